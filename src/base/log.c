@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/* The log sink: the only file-scope state besides signals and fault points. */
+#include "base/log.h"
+
+#include "base/buf.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/uio.h>
+#include <systemd/sd-journal.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct {
+	enum log_level level;
+	enum log_format format;
+	const char *role;
+	const char *consumer;
+} sink = {.level = L_INFO, .format = LOG_LOGFMT};
+
+void log_init(enum log_level level, enum log_format format)
+{
+	sink.level = level;
+	sink.format = format;
+}
+
+void log_set_role(const char *role, const char *consumer)
+{
+	sink.role = role;
+	sink.consumer = consumer;
+}
+
+bool log_enabled(enum log_level level)
+{
+	return level <= sink.level;
+}
+
+const char *log_level_name(enum log_level level)
+{
+	static const char *const names[] = {"error", "warning", "info", "debug"};
+	return names[level];
+}
+
+/* Length of the well-formed UTF-8 sequence at p, 0 if there is none. */
+static size_t utf8_length(const uint8_t *p, size_t left)
+{
+	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+	size_t n = p[0] < 0x80 ? 1 : p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+	if (n == 1)
+		return 1;
+	if (p[0] < 0xc2 || p[0] > 0xf4 || left < n)
+		return 0;
+	uint32_t c = p[0] & (0xffu >> (n + 1));
+	for (size_t i = 1; i < n; i++) {
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+		c = c << 6 | (p[i] & 0x3fu);
+	}
+	return c >= least[n] && c <= 0x10ffff && (c < 0xd800 || c > 0xdfff) ? n : 0;
+}
+
+/* Quotes for logfmt and JSON alike; what is not UTF-8 or printable becomes an escape. */
+static void add_quoted(struct buf *line, struct bytes value, bool json)
+{
+	buf_add_byte(line, '"');
+	for (size_t i = 0; i < value.size;) {
+		uint8_t c = value.data[i];
+		size_t n = utf8_length(value.data + i, value.size - i);
+		if (c == '"' || c == '\\') {
+			buf_add_byte(line, '\\');
+			buf_add_byte(line, c);
+		} else if (c == '\n') {
+			buf_add_str(line, "\\n");
+		} else if (n == 0) {
+			buf_addf(line, json ? "\\\\x%02x" : "\\x%02x", c);
+			n = 1;
+		} else if (c < 0x20 || c == 0x7f) {
+			buf_addf(line, "\\u%04x", c);
+		} else {
+			buf_add(line, value.data + i, n);
+		}
+		i += n;
+	}
+	buf_add_byte(line, '"');
+}
+
+static bool is_plain(struct bytes value)
+{
+	for (size_t i = 0; i < value.size; i++)
+		if (value.data[i] <= ' ' || value.data[i] >= 0x7f || value.data[i] == '"' ||
+			value.data[i] == '=' || value.data[i] == '\\')
+			return false;
+	return value.size != 0;
+}
+
+static void add_value(struct buf *line, const struct log_field *f, bool json)
+{
+	if (f->kind == LOG_FIELD_INT)
+		buf_addf(line, "%" PRId64, f->i);
+	else if (f->kind == LOG_FIELD_UINT)
+		buf_addf(line, "%" PRIu64, f->u);
+	else if (!json && is_plain(f->value))
+		buf_add(line, f->value.data, f->value.size);
+	else
+		add_quoted(line, f->value, json);
+}
+
+static bool is_absent(const struct log_field *f)
+{
+	return f->name == NULL || ((f->kind == LOG_FIELD_STR || f->kind == LOG_FIELD_BYTES) &&
+					  f->value.data == NULL);
+}
+
+static void add_field(struct buf *line, const struct log_field *f)
+{
+	bool json = sink.format == LOG_JSON;
+	if (is_absent(f))
+		return;
+	buf_addf(line, json ? ",\"%s\":" : " %s=", f->name);
+	add_value(line, f, json);
+}
+
+static void add_time(struct buf *line)
+{
+	struct timespec now;
+	struct tm tm;
+	char text[32];
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	if (gmtime_r(&now.tv_sec, &tm) == NULL)
+		return;
+	size_t n = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
+	buf_addf(line, "%.*s.%03ldZ", (int)n, text, now.tv_nsec / 1000000);
+}
+
+static void to_stderr(
+	enum log_level level, const char *event, const struct log_field *fields, size_t n)
+{
+	struct buf line = {0};
+	bool json = sink.format == LOG_JSON;
+	const struct log_field fixed[] = {LS("role", sink.role), LS("consumer", sink.consumer)};
+	buf_add_str(&line, json ? "{\"time\":\"" : "time=");
+	add_time(&line);
+	buf_addf(&line, json ? "\",\"level\":\"%s\",\"event\":\"%s\"" : " level=%s event=%s",
+		log_level_name(level), event);
+	for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
+		add_field(&line, &fixed[i]);
+	for (size_t i = 0; i < n; i++)
+		add_field(&line, &fields[i]);
+	buf_add_str(&line, json ? "}\n" : "\n");
+	ssize_t written = write(STDERR_FILENO, line.data, line.size);
+	(void)written; /* a full disk under the log must not stop messages */
+	buf_done(&line);
+}
+
+/* Journal fields are upper case; MESSAGE carries the whole line for people. */
+static void to_journal(
+	enum log_level level, const char *event, const struct log_field *fields, size_t n)
+{
+	static const int priority[] = {3, 4, 6, 7};
+	enum { MOST = 24 };
+	struct buf text[MOST] = {0};
+	struct iovec iov[MOST];
+	size_t used = 0;
+	const struct log_field fixed[] = {LS("role", sink.role), LS("consumer", sink.consumer)};
+
+	buf_addf(&text[used++], "PRIORITY=%d", priority[level]);
+	buf_addf(&text[used++], "SYSLOG_IDENTIFIER=inboxd");
+	buf_addf(&text[used++], "INBOXD_EVENT=%s", event);
+	struct buf *message = &text[used++];
+	buf_addf(message, "MESSAGE=%s", event);
+	for (size_t i = 0; i < n + 2; i++) {
+		const struct log_field *f = i < 2 ? &fixed[i] : &fields[i - 2];
+		add_field(message, f);
+		if (is_absent(f) || used == MOST)
+			continue;
+		struct buf *b = &text[used++];
+		buf_add_str(b, "INBOXD_");
+		for (const char *c = f->name; *c != '\0'; c++)
+			buf_add_byte(b, (uint8_t)(*c >= 'a' && *c <= 'z' ? *c - 32 : *c));
+		buf_add_byte(b, '=');
+		if (f->kind == LOG_FIELD_STR || f->kind == LOG_FIELD_BYTES)
+			buf_add(b, f->value.data, f->value.size);
+		else
+			add_value(b, f, false);
+	}
+	for (size_t i = 0; i < used; i++)
+		iov[i] = (struct iovec){.iov_base = text[i].data, .iov_len = text[i].size};
+	if (sd_journal_sendv(iov, (int)used) < 0)
+		to_stderr(level, event, fields, n);
+	for (size_t i = 0; i < used; i++)
+		buf_done(&text[i]);
+}
+
+void log_write(enum log_level level, const char *event, const struct log_field *fields, size_t n)
+{
+	if (!log_enabled(level))
+		return;
+	if (sink.format == LOG_JOURNAL)
+		to_journal(level, event, fields, n);
+	else
+		to_stderr(level, event, fields, n);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/* The shared map of counters. */
+#include "base/stats.h"
+
+#include "base/fd.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum rc stats_create(int *ret_fd, struct stats **ret, struct err *err)
+{
+	AUTO(fd) int fd = memfd_create("inboxd-stats", MFD_CLOEXEC);
+	if (fd < 0 || ftruncate(fd, sizeof(struct stats)) != 0)
+		return err_set(err, RC_FATAL, "shared counters: %s", strerror(errno));
+	void *p = mmap(NULL, sizeof(struct stats), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		return err_set(err, RC_FATAL, "shared counters: %s", strerror(errno));
+	struct stats *s = p;
+	s->magic = STATS_MAGIC;
+	s->version = STATS_VERSION;
+	s->slots = STATS_SLOTS;
+	s->counters = STATS_COUNT;
+	*ret_fd = TAKE_FD(fd);
+	*ret = s;
+	return RC_OK;
+}
+
+enum rc stats_map(int fd, bool writable, struct stats **ret, struct err *err)
+{
+	int prot = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+	void *p = mmap(NULL, sizeof(struct stats), prot, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		return err_set(err, RC_FATAL, "shared counters: %s", strerror(errno));
+	const struct stats *s = p;
+	if (s->magic != STATS_MAGIC || s->version != STATS_VERSION || s->counters != STATS_COUNT) {
+		(void)munmap(p, sizeof(struct stats));
+		return err_set(err, RC_FATAL, "shared counters are of another version");
+	}
+	*ret = p;
+	return RC_OK;
+}
+
+void stats_unmap(struct stats *s)
+{
+	if (s != NULL)
+		(void)munmap(s, sizeof *s);
+}
+
+struct stats_slot *stats_slot_take(
+	struct stats *s, enum stats_role role, const char *name, uint32_t index)
+{
+	struct stats_slot *free_slot = NULL;
+	for (size_t i = 0; i < STATS_SLOTS; i++) {
+		struct stats_slot *slot = &s->slot[i];
+		uint32_t r = atomic_load(&slot->role);
+		if (r == STATS_FREE && free_slot == NULL)
+			free_slot = slot;
+		if (r == role && slot->index == index && strcmp(slot->name, name) == 0)
+			return slot;
+	}
+	if (free_slot == NULL)
+		return NULL;
+	for (size_t c = 0; c < STATS_COUNT; c++)
+		atomic_store(&free_slot->counter[c], 0);
+	memset(free_slot->name, 0, sizeof free_slot->name);
+	memcpy(free_slot->name, name, strnlen(name, sizeof free_slot->name - 1));
+	atomic_store(&free_slot->index, index);
+	atomic_store(&free_slot->role, role);
+	return free_slot;
+}
+
+void stats_slot_release(struct stats_slot *slot)
+{
+	if (slot != NULL) {
+		atomic_store(&slot->pid, 0);
+		atomic_store(&slot->role, STATS_FREE);
+	}
+}
+
+const char *stats_counter_name(enum stats_counter c)
+{
+	static const char *const names[] = {
+#define X(name, help) [STATS_##name] = #name,
+		STATS_COUNTERS(X)
+#undef X
+	};
+	return names[c];
+}
+
+const char *stats_counter_help(enum stats_counter c)
+{
+	static const char *const texts[] = {
+#define X(name, help) [STATS_##name] = (help),
+		STATS_COUNTERS(X)
+#undef X
+	};
+	return texts[c];
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/* The configuration: read once, checked whole, then frozen.  See the table in schema.c for every
+ * option's type, range, default, unit, and whether it is a secret. */
+#ifndef INBOXD_CONFIG_CONFIG_H
+#define INBOXD_CONFIG_CONFIG_H
+
+#include "base/err.h"
+#include "base/log.h"
+#include "config/options.h"
+#include "message/key.h"
+
+#define CONFIG_NAME_MAX 63 /* of consumers, brokers, databases: [A-Za-z0-9_.-]+ */
+
+struct string_list {
+	char **items; /* owned */
+	size_t n;
+};
+
+enum broker_auth { BROKER_AUTH_PLAIN, BROKER_AUTH_EXTERNAL };
+enum tls_verify { TLS_VERIFY_FULL, TLS_VERIFY_PEER, TLS_VERIFY_NONE };
+
+struct config_broker {
+	char *name;              /* "default" for the single `broker:` */
+	struct string_list uris; /* as written, secrets included; tried in turn */
+	enum broker_auth auth;
+	char *user;          /* overrides the URI's; NULL: the URI's */
+	char *password;      /* secret; NULL: the URI's */
+	char *password_file; /* absolute path; read at each connect; NULL: none */
+	char *vhost;         /* overrides the URI's; NULL: the URI's */
+	uint32_t heartbeat_s;
+	uint32_t connect_timeout_ms;
+	struct {
+		char *ca;   /* absolute paths; NULL: the system's */
+		char *cert;
+		char *key;
+		enum tls_verify verify;
+	} tls;
+};
+
+struct config_database {
+	char *name;
+	char *conninfo;      /* secret as far as it holds a password */
+	char *password_file; /* absolute path; read at each connect; NULL: none */
+	char *schema;        /* "inboxd" */
+	char *synchronous_commit; /* on, remote_apply, remote_write, local */
+	bool prepared_statements; /* false behind a pooler in transaction mode */
+	uint32_t connect_timeout_ms;
+};
+
+struct config_binding {
+	char *exchange;
+	char *routing_key;
+};
+
+struct config_topology {
+	bool declare;      /* false: nothing is declared (no `topology:` at all) */
+	char *type;        /* classic, quorum */
+	bool durable;      /* true */
+	struct config_argument { /* x-… arguments; value is text, integer or boolean by its YAML form */
+		char *name;
+		enum { ARGUMENT_STRING, ARGUMENT_INTEGER, ARGUMENT_BOOL } kind;
+		char *string;
+		int64_t integer; /* ARGUMENT_BOOL: 0 or 1 */
+	} *arguments;
+	size_t n_arguments;
+	struct config_binding *bindings;
+	size_t n_bindings;
+};
+
+struct config_consumer {
+	char *name;
+	char *identity; /* the name that stands in the inbox; default: name */
+	char *queue;
+	char *handler; /* bare name, without .so */
+	struct config_broker *broker;     /* borrowed; NULL in a worker's own copy */
+	struct config_database *database; /* borrowed; NULL in a consumer process's own copy */
+	struct key_rule key;
+	struct fingerprint_rule fingerprint;
+	uint32_t workers;
+	uint32_t prefetch;       /* messages; never 0; default 2 × workers × batch_max, at most 65535 */
+	uint64_t prefetch_bytes; /* of bodies held; reading pauses above it */
+	uint32_t batch_max;
+	uint64_t batch_bytes;
+	uint32_t batch_time_ms;
+	uint64_t max_message_bytes;
+	uint32_t handler_timeout_ms;
+	uint32_t retry_immediate;   /* tries without delay before delays[] */
+	uint64_t *retry_delays_ms;  /* owned */
+	size_t n_retry_delays;
+	uint32_t retry_jitter_percent;
+	uint32_t crash_limit;
+	struct config_topology topology;
+	struct options *options; /* the handler's own; never NULL */
+	char *print; /* canonical text of everything above: two configs differ iff these do */
+};
+
+struct config {
+	char *path; /* main file, absolute; for messages */
+	struct string_list handler_directories;
+	char *runtime_directory; /* /run/inboxd or $RUNTIME_DIRECTORY */
+	enum log_level log_level;
+	enum log_format log_format;
+	uint32_t stop_timeout_ms;
+	struct config_broker **brokers;
+	size_t n_brokers;
+	struct config_database **databases;
+	size_t n_databases;
+	struct config_consumer **consumers; /* sorted by name */
+	size_t n_consumers;
+	struct string_list env_used; /* names of environment variables that were put in */
+};
+
+/* Reads path and, if a conf.d stands beside it, its *.yaml files in order of name (maps
+ * merge, a scalar set twice is an error).  Never returns half: NULL if there is any error, all of
+ * which are in *errors, each as `file:line:col: text`, the line, a caret and a hint. */
+struct config *config_load(const char *path, struct buf *errors);
+
+/* The same from a text as config_print(…, secrets shown) wrote it; for the roles. */
+struct config *config_parse(const char *name, struct bytes text, struct buf *errors);
+
+void config_free(struct config *c);
+
+/* What to put into a printed configuration. */
+enum config_part {
+	CONFIG_FOR_PEOPLE,   /* everything, secrets masked as ******** */
+	CONFIG_FOR_CONSUMER, /* one consumer with its broker, no database; secrets shown */
+	CONFIG_FOR_WORKER,   /* one consumer with its database, no broker; secrets shown */
+};
+/* Writes YAML that config_parse reads back; consumer is NULL for CONFIG_FOR_PEOPLE. */
+void config_print(const struct config *c, enum config_part part, const char *consumer,
+	struct buf *out);
+
+const struct config_consumer *config_find_consumer(const struct config *c, const char *name);
+
+/* Reads a secret from a file: one trailing newline is dropped, NULs refused. */
+enum rc config_read_secret(const char *path, struct buf *ret, struct err *err) MUST_CHECK;
+
+/* Adds to errors, in the form of config_load, an error at an option of a consumer's `options:`
+ * (path as in options_get; "" is the options themselves). */
+void config_option_error(const struct config_consumer *c, const char *path, const char *text,
+	struct buf *errors);
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/* One PostgreSQL session in pipeline mode: statements are queued, travel together, and their results
+ * are taken in order.  The only room that includes libpq-fe.h. */
+#ifndef INBOXD_DB_DB_H
+#define INBOXD_DB_DB_H
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "config/config.h"
+
+struct db_conn;
+struct db_result;
+struct pg_conn; /* PGconn */
+
+/* A parameter.  data == NULL is SQL NULL.  Text must be followed by a NUL. */
+struct db_value {
+	const void *data;
+	size_t size;
+	bool binary;
+};
+
+/* Connects (at most connect_timeout_ms), reading the password file, and prepares the session: READ ONLY
+ * by default, UTF8, time-outs, keepalives, no notices to standard error.  RC_UNAVAILABLE when a later
+ * try may succeed, RC_FATAL when only an edit of the configuration can help. */
+enum rc db_conn_open(const struct config_database *database, const char *application_name,
+	struct db_conn **ret, struct err *err) MUST_CHECK;
+void db_conn_close(struct db_conn *c);
+
+int db_conn_fd(const struct db_conn *c);
+/* Takes in what arrived unasked (a closing server); false when the session is lost. */
+bool db_conn_is_alive(struct db_conn *c);
+/* The schema, quoted as an identifier, for statement texts. */
+const char *db_conn_schema(const struct db_conn *c);
+/* Server version as in PQserverVersion. */
+int db_conn_version(const struct db_conn *c);
+
+/* Queues one statement of the extended protocol; nothing waits.  The text is parsed by the server
+ * once per session and kept by its text (unless prepared_statements is off).  `sql` need not outlive
+ * the call.  Its result must be taken by db_next, or passed over by db_sync_end. */
+enum rc db_queue(struct db_conn *c, const char *sql, size_t n, const struct db_value *args,
+	bool binary_result, struct err *err) MUST_CHECK;
+
+/* Ends what is queued with a Sync and sends it: after an error everything up to here is skipped by
+ * the server. */
+enum rc db_sync(struct db_conn *c, struct err *err) MUST_CHECK;
+
+/* Result of the oldest queued statement not yet taken.  An error of that statement: its class, with
+ * SQLSTATE and message in err.  A statement skipped after an earlier error: RC_RETRY with the text
+ * "skipped after an earlier error".  Session lost: RC_UNAVAILABLE. */
+enum rc db_next(struct db_conn *c, struct db_result **ret, struct err *err) MUST_CHECK;
+
+/* Takes all results up to and including the Sync; returns the first error among those not taken.
+ * RC_OK leaves the session ready for more. */
+enum rc db_sync_end(struct db_conn *c, struct err *err) MUST_CHECK;
+
+/* db_queue, db_sync, db_next, db_sync_end in one: one round trip.  ret may be NULL. */
+enum rc db_exec(struct db_conn *c, const char *sql, size_t n, const struct db_value *args,
+	bool binary_result, struct db_result **ret, struct err *err) MUST_CHECK;
+
+/* Statements queued and not yet taken (without Syncs). */
+size_t db_queued(const struct db_conn *c);
+
+void db_result_free(struct db_result *r);
+size_t db_result_rows(const struct db_result *r);
+size_t db_result_columns(const struct db_result *r);
+uint64_t db_result_affected(const struct db_result *r);
+const char *db_result_tag(const struct db_result *r); /* command tag, "COMMIT" */
+struct bytes db_result_value(const struct db_result *r, size_t row, size_t column);
+int64_t db_result_int(const struct db_result *r, size_t row, size_t column); /* binary int2, 4, 8 */
+
+static inline void auto_result(struct db_result **r)
+{
+	db_result_free(*r);
+}
+
+/* What the server takes a statement's parameters for: prepares it under the cache's name. */
+enum rc db_prepare(struct db_conn *c, const char *sql, size_t *ret_parameters, struct err *err) MUST_CHECK;
+
+/* COPY … FROM STDIN; nothing may be queued when it begins (take everything first with db_sync and
+ * db_sync_end). */
+enum rc db_copy_begin(struct db_conn *c, const char *sql, struct err *err) MUST_CHECK;
+enum rc db_copy_data(struct db_conn *c, struct bytes data, struct err *err) MUST_CHECK;
+enum rc db_copy_end(struct db_conn *c, struct err *err) MUST_CHECK;
+
+/* Lends the raw connection, in blocking mode, out of the pipeline; nothing may be queued.
+ * db_raw_end takes it back: fetches what was left, and says if it is still inside a transaction block
+ * (RC_OK), has left it (RC_REJECT) or is lost (RC_UNAVAILABLE). */
+struct pg_conn *db_raw_begin(struct db_conn *c);
+enum rc db_raw_end(struct db_conn *c, struct err *err) MUST_CHECK;
+
+/* Async-signal-safe: asks the server to cancel what runs in this session. */
+void db_cancel(struct db_conn *c);
+
+/* True since the last db_warning_clear if the server said that a commit was not waited for by its
+ * synchronous standbys. */
+bool db_warned(const struct db_conn *c);
+void db_warning_clear(struct db_conn *c);
+
+/* Whether the session is inside a transaction block, failed or not. */
+enum db_tx_state { DB_TX_NONE, DB_TX_OPEN, DB_TX_FAILED, DB_TX_LOST };
+enum db_tx_state db_tx_state(const struct db_conn *c);
+
+/* What a statement could leave behind.  Pure. */
+enum db_verb {
+	DB_VERB_PLAIN,   /* nothing that outlives the transaction */
+	DB_VERB_STATE,   /* SET, LISTEN, PREPARE, temporary tables, advisory session locks, … */
+	DB_VERB_CONTROL, /* BEGIN, COMMIT, ROLLBACK, PREPARE TRANSACTION …: refused */
+};
+enum db_verb db_verb_of(const char *sql);
+
+/* Class of an SQLSTATE: RC_REJECT for data errors (22, 23 but 23503), RC_UNAVAILABLE for what the
+ * server or its surroundings lack (08, 53, 57P, 25006, …), RC_RETRY for the rest.  Pure. */
+enum rc db_error_class(const char *sqlstate);
+bool db_error_is_serialization(const char *sqlstate); /* 40001, 40P01, …: run again at once */
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* Finds a handler by its bare name, checks it, and loads it from a private copy. */
+#ifndef INBOXD_HANDLER_LOADER_H
+#define INBOXD_HANDLER_LOADER_H
+
+#include "base/err.h"
+#include "config/config.h"
+#include "handler/inboxd/handler.h"
+
+#include <sys/types.h>
+
+/* Which file a handler was loaded from: two are the same file, unchanged, iff all fields are equal. */
+struct handler_file {
+	char path[4096];
+	uint64_t device, inode, size;
+	int64_t mtime_ns;
+};
+
+struct handler {
+	const struct inboxd_handler *entries; /* inside the loaded object */
+	struct handler_file file;
+	void *dl;
+};
+
+/* Looks NAME.so up in the directories: RC_FATAL when it is in none of them, or in two.  Touches nothing
+ * but stat. */
+enum rc handler_find(const struct string_list *directories, const char *name,
+	struct handler_file *ret, struct err *err) MUST_CHECK;
+
+/* Finds, checks (owner root or our user; file and directories above not writable by others; ELF for
+ * this machine; whole, not truncated), copies into a sealed memfd (a file in runtime_directory where
+ * memfd cannot be loaded from), loads the copy RTLD_NOW|RTLD_LOCAL, checks symbol, ABI number and
+ * sizes.  Every refusal says which file and what to do. */
+enum rc handler_load(const struct string_list *directories, const char *name,
+	const char *runtime_directory, struct handler *ret, struct err *err) MUST_CHECK;
+void handler_unload(struct handler *h);
+
+#endif
