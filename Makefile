@@ -1,19 +1,47 @@
-# inboxd - build, test, install.  GNU make and pkg-config; no configure.  `make help` lists the targets.
+# SPDX-License-Identifier: MIT
+# inboxd - build, test, install.  GNU make and pkg-config, no configure.  `make help` lists everything.
 #
-# User flags (CFLAGS, CPPFLAGS, LDFLAGS) are the user's: ours stand apart and in front.
+# CFLAGS, CPPFLAGS and LDFLAGS belong to the user: ours stand apart and in front of them.
 
 VARIANT ?= release
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
+BINDIR ?= $(PREFIX)/bin
+SBINDIR ?= $(PREFIX)/sbin
 LIBDIR ?= $(PREFIX)/lib
-UNITDIR ?= $(LIBDIR)/systemd/system
+INCLUDEDIR ?= $(PREFIX)/include
+MANDIR ?= $(PREFIX)/share/man
+DOCDIR ?= $(PREFIX)/share/doc/inboxd
+PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
 HANDLERDIR ?= $(LIBDIR)/inboxd/handlers
-VERSION := $(shell sed -n 's/^\#define INBOXD_VERSION "\(.*\)"/\1/p' src/base/version.h)
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
+TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
 
 B := build/$(VARIANT)
-PKGS := librabbitmq libpq yaml-0.1 libsystemd libcrypto
 PKG_CONFIG ?= pkg-config
-CC ?= cc
+INSTALL ?= install
+CLANG ?= clang
+CLANG_FORMAT ?= clang-format
+CLANG_TIDY ?= clang-tidy
+CPPCHECK ?= cppcheck
+SHELLCHECK ?= shellcheck
+
+# V=1 shows whole commands; otherwise a short line for each file made.
+ifdef V
+Q :=
+say :=
+else
+Q := @
+say = @printf '  %-4s %s\n' $(1) $@
+endif
+
+# "0.1.0" as src/base/version.h has it, without a shell.
+VERSION := $(patsubst "%",%,$(filter "%",$(file <src/base/version.h)))
+
+# $(call once,NAME,COMMAND): a variable that runs its command when first used and keeps the answer, so
+# that `make help` runs none, and the libraries that `make check` has just installed are seen.
+once = $(eval $(1) = $$(eval $(1) := $$(shell $(2)))$$($(1)))
 
 # ---- flags -----------------------------------------------------------------------------------
 CFLAGS ?=
@@ -34,11 +62,10 @@ ifdef WERROR
 WARNINGS += -Werror
 endif
 
-HARDENING := -fstack-protector-strong -fstack-clash-protection -fPIE
-ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine)),)
-HARDENING += -fcf-protection
-endif
-HARDENING_LD := -pie -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--as-needed
+# Control-flow protection is a feature of x86 processors; elsewhere gcc refuses the option.
+$(call once,CF_PROTECTION,$(CC) -dumpmachine 2>/dev/null | sed -n 's/^x86_64.*/-fcf-protection/p')
+HARDENING := -fstack-protector-strong -fstack-clash-protection
+HARDENING_LD := -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--as-needed
 
 MODE_release := -O2 -g -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
 MODE_debug := -O0 -g3
@@ -51,81 +78,121 @@ ifeq ($(MODE),)
 $(error VARIANT is one of release debug asan tsan cov faults, not "$(VARIANT)")
 endif
 
-PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null)
-PKG_LIBS := $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null)
-CHECK_LIBS = $(shell $(PKG_CONFIG) --libs check)
+PKGS := librabbitmq libpq yaml-0.1 libsystemd libcrypto
+$(call once,PKG_CFLAGS,$(PKG_CONFIG) --cflags $(PKGS))
+$(call once,PKG_LIBS,$(PKG_CONFIG) --libs $(PKGS))
+$(call once,PQ_CFLAGS,$(PKG_CONFIG) --cflags libpq)
+$(call once,CHECK_LIBS,$(PKG_CONFIG) --libs check)
 
-OUR_CPPFLAGS := -D_GNU_SOURCE -Isrc -Isrc/handler -Itests/unit \
+OUR_CPPFLAGS := -D_GNU_SOURCE -Isrc -Isrc/handler -Itests/unit -I$(B)/gen \
   -DINBOXD_SYSCONFDIR='"$(SYSCONFDIR)"' -DINBOXD_HANDLERDIR='"$(HANDLERDIR)"'
-OUR_CFLAGS := -std=gnu11 $(WARNINGS) $(MODE) $(HARDENING) $(PKG_CFLAGS)
-OUR_LDFLAGS := $(filter -O% -g -f%sanitize% --coverage,$(MODE)) $(HARDENING_LD)
+OUR_CFLAGS = -std=gnu11 $(WARNINGS) $(MODE) $(HARDENING) $(CF_PROTECTION) -fPIE $(PKG_CFLAGS)
+OUR_LDFLAGS := $(filter -O% -g -f%sanitize% -fsanitize% --coverage,$(MODE)) -pie $(HARDENING_LD)
 COMPILE = $(CC) $(OUR_CPPFLAGS) $(CPPFLAGS) $(OUR_CFLAGS) $(CFLAGS) -MMD -MP
+
+# Handlers see the public header and nothing else of ours.  They are compiled without sanitizers, as
+# those of other people are.
+PLUGIN_MODE := $(filter-out -fsanitize% -fno-sanitize%,$(MODE))
+PLUGIN_CFLAGS = $(PLUGIN_MODE) $(HARDENING) $(CF_PROTECTION) -fPIC -fvisibility=hidden $(PQ_CFLAGS)
+PLUGIN_LDFLAGS := $(filter --coverage,$(MODE)) -shared $(HARDENING_LD)
 
 # ---- what is built ---------------------------------------------------------------------------
 ROOMS := base message config ipc mq db inbox handler
 ROLES := supervisor consumer worker
-LIB_SRC := $(wildcard $(ROOMS:%=src/%/*.c))
-ROLE_SRC := $(wildcard $(ROLES:%=src/%/*.c))
-CTL_SRC := $(wildcard src/ctl/*.c)
-HANDLER_SRC := $(wildcard src/handlers/*.c)
+LIB_SRC := $(sort $(wildcard $(ROOMS:%=src/%/*.c)))
+ROLE_SRC := $(sort $(wildcard $(ROLES:%=src/%/*.c)))
+CTL_SRC := $(sort $(wildcard src/ctl/*.c))
+HANDLER_SRC := $(sort $(wildcard src/handlers/*.c))
+UNIT_SRC := $(sort $(wildcard tests/unit/*.c tests/unit/*/*.c))
+INTEGRATION_SRC := $(sort $(wildcard tests/integration/*.c))
 SQL := $(sort $(wildcard sql/*.sql))
 
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 LIB := $(B)/libinboxd.a
 ROLE_LIB := $(B)/libroles.a
 HANDLERS := $(HANDLER_SRC:src/handlers/%.c=$(B)/handlers/%.so)
+TEST_HANDLERS := $(patsubst tests/handlers/%.c,$(B)/tests/handlers/%.so,$(wildcard tests/handlers/*.c))
+OBJECTS := $(call obj,src/main.c $(LIB_SRC) $(ROLE_SRC) $(CTL_SRC) $(UNIT_SRC) $(INTEGRATION_SRC))
+
+# $(call remember,FILE,TEXT) writes FILE when TEXT is not what it holds: whatever depends on it is made
+# again when compiler, flags or the list of sources change, and only then.
+define remember
+ifneq ($$(file <$(1)),$$(strip $(2)))
+$$(shell mkdir -p $$(dir $(1)))
+$$(file >$(1),$$(strip $(2)))
+endif
+endef
+ifneq ($(filter-out help clean format lint uninstall,$(or $(MAKECMDGOALS),all)),)
+$(eval $(call remember,$(B)/flags,$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(LDFLAGS) $$(WARNINGS) $$(MODE) \
+  $$(HARDENING) $$(OUR_CPPFLAGS)))
+$(eval $(call remember,$(B)/gen/sql_files.h,$$(SQL:sql/%.sql=SQL_FILE(%))))
+$(eval $(call remember,$(B)/sources,$$(LIB_SRC) $$(ROLE_SRC) $$(CTL_SRC) $$(UNIT_SRC) $$(INTEGRATION_SRC)))
+endif
 
 all: $(B)/inboxd $(B)/inboxctl $(HANDLERS)
 
 $(LIB): $(call obj,$(LIB_SRC))
 $(ROLE_LIB): $(call obj,$(ROLE_SRC))
-$(LIB) $(ROLE_LIB):
+$(LIB) $(ROLE_LIB): $(B)/sources
 	@rm -f $@
-	@$(AR) rcs $@ $^
+	$(call say,AR)
+	$(Q)$(AR) rcs $@ $(filter %.o,$^)
+
+LINK = $(Q)$(CC) $(OUR_LDFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^)
 
 $(B)/inboxd: $(call obj,src/main.c) $(ROLE_LIB) $(LIB)
-	$(CC) $(OUR_LDFLAGS) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -ldl
+	$(call say,LD)
+	$(LINK) $(PKG_LIBS) -ldl
 
-$(B)/inboxctl: $(call obj,$(CTL_SRC)) $(LIB)
-	$(CC) $(OUR_LDFLAGS) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -ldl
+$(B)/inboxctl: $(call obj,$(CTL_SRC)) $(LIB) $(B)/sources
+	$(call say,LD)
+	$(LINK) $(PKG_LIBS) -ldl
 
-$(B)/obj/%.o: %.c Makefile | deps-present
+$(B)/obj/%.o: %.c $(B)/flags | $(B)/.libraries
 	@mkdir -p $(@D)
-	$(COMPILE) -c -o $@ $<
+	$(call say,CC)
+	$(Q)$(COMPILE) -c -o $@ $<
 
-# Handlers see the public header and nothing else of ours.
-$(B)/handlers/%.so: src/handlers/%.c Makefile | deps-present
+$(B)/handlers/%.so: src/handlers/%.c $(B)/flags | $(B)/.libraries
 	@mkdir -p $(@D)
-	$(CC) -D_GNU_SOURCE -Isrc/handler $(CPPFLAGS) -std=gnu11 $(WARNINGS) $(filter-out -fsanitize% -fno-sanitize%,$(MODE)) -fstack-protector-strong \
-	  -fPIC -fvisibility=hidden $(shell $(PKG_CONFIG) --cflags libpq) $(CFLAGS) -MMD -MP -shared -Wl,-z,relro,-z,now $(LDFLAGS) -o $@ $<
+	$(call say,SO)
+	$(Q)$(CC) -D_GNU_SOURCE -Isrc/handler $(CPPFLAGS) -std=gnu11 $(WARNINGS) $(PLUGIN_CFLAGS) $(CFLAGS) \
+	  -MMD -MP $(PLUGIN_LDFLAGS) $(LDFLAGS) -o $@ $<
 
-# The migrations travel inside the programs.
+# The migrations travel inside the programs; sql_files.h names them.
 $(call obj,src/db/migrations.c): $(SQL)
 
-deps-present:
-	@$(PKG_CONFIG) --exists $(PKGS) || { echo "missing libraries; see README" >&2; exit 1; }
-.PHONY: deps-present
+# The Makefile itself decides what is compiled how.
+$(B)/flags $(B)/sources: Makefile
+	@touch $@
+
+# Looked for once: one plain line instead of a hundred lines about missing headers.
+$(B)/.libraries:
+	@mkdir -p $(@D)
+	@command -v $(PKG_CONFIG) >/dev/null && $(PKG_CONFIG) --exists $(PKGS) || { \
+	  echo "inboxd needs $(PKGS); on Debian: apt-get install $$(tests/deps.sh list build)" >&2; exit 1; }
+	@touch $@
 
 # ---- tests -----------------------------------------------------------------------------------
-UNIT_SRC := $(wildcard tests/unit/*.c tests/unit/*/*.c)
-INTEGRATION_SRC := $(wildcard tests/integration/*.c)
-TEST_HANDLERS := $(patsubst tests/handlers/%.c,$(B)/tests/handlers/%.so,$(wildcard tests/handlers/*.c))
-
 $(B)/tests/unit: $(call obj,$(UNIT_SRC)) $(ROLE_LIB) $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(OUR_LDFLAGS) $(LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(PKG_LIBS) -ldl -lm
+	$(call say,LD)
+	$(LINK) $(CHECK_LIBS) $(PKG_LIBS) -ldl -lm
 
-$(B)/tests/integration: $(call obj,$(INTEGRATION_SRC)) $(LIB)
+$(B)/tests/integration: $(call obj,$(INTEGRATION_SRC)) $(LIB) $(B)/sources
 	@mkdir -p $(@D)
-	$(CC) $(OUR_LDFLAGS) $(LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(PKG_LIBS) -ldl -lm
+	$(call say,LD)
+	$(LINK) $(CHECK_LIBS) $(PKG_LIBS) -ldl -lm
 
-$(B)/tests/handlers/%.so: tests/handlers/%.c Makefile
+$(B)/tests/handlers/%.so: tests/handlers/%.c $(B)/flags
 	@mkdir -p $(@D)
-	$(CC) -D_GNU_SOURCE -Isrc/handler -std=gnu11 -g -O1 -fPIC $(shell $(PKG_CONFIG) --cflags libpq) -MMD -MP -shared -o $@ $<
+	$(call say,SO)
+	$(Q)$(CC) -D_GNU_SOURCE -Isrc/handler -std=gnu11 -g -O1 -fPIC $(PQ_CFLAGS) -MMD -MP -shared -o $@ $<
 
 check-unit: $(B)/tests/unit
 	$(B)/tests/unit
 
--include $(shell find build -name '*.d' 2>/dev/null)
 .DEFAULT_GOAL := all
-.PHONY: all check check-unit
+.DELETE_ON_ERROR:
+-include $(OBJECTS:.o=.d) $(HANDLERS:.so=.d) $(TEST_HANDLERS:.so=.d)
+.PHONY: all check-unit
