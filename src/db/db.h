@@ -26,6 +26,13 @@ enum rc db_conn_open(const struct config_database *database, const char *applica
 	struct db_conn **ret, struct err *err) MUST_CHECK;
 void db_conn_close(struct db_conn *c);
 
+/* Limits how long the server lets a transaction of ours stand idle: longer than a handler may take. */
+enum rc db_conn_limit_idle(struct db_conn *c, uint32_t ms, struct err *err) MUST_CHECK;
+
+/* Undoes what was left behind in the session (settings, temporary tables, session locks, prepared
+ * statements) and prepares it again.  Outside a transaction, nothing queued. */
+enum rc db_conn_reset(struct db_conn *c, struct err *err) MUST_CHECK;
+
 int db_conn_fd(const struct db_conn *c);
 /* Takes in what arrived unasked (a closing server); false when the session is lost. */
 bool db_conn_is_alive(struct db_conn *c);

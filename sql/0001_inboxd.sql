@@ -1,0 +1,443 @@
+-- SPDX-License-Identifier: MIT
+-- 0001: the inbox, the parked messages and what the daemon does to them.
+-- @schema@ stands for the quoted name of the schema.
+
+-- Who consumes.  A consumer's identity is what its keys belong to, independent of queue, host and
+-- handler.  `id` is what the narrow tables carry.
+CREATE TABLE @schema@.consumer (
+  id               integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  identity         text NOT NULL UNIQUE,
+  key_rule         text NOT NULL,
+  fingerprint_rule text NOT NULL,
+  registered_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+  accepted_at      timestamptz
+);
+COMMENT ON TABLE @schema@.consumer IS
+  'identities that keys belong to, with the rules their keys and fingerprints are made by';
+
+-- Where the entries of an identity consume from: two applications that happen to choose one name must
+-- not swallow each other''s messages.
+CREATE TABLE @schema@.consumer_entry (
+  consumer integer NOT NULL REFERENCES @schema@.consumer,
+  entry    text NOT NULL,
+  vhost    text NOT NULL,
+  queue    text NOT NULL,
+  PRIMARY KEY (consumer, entry)
+);
+
+-- The markers.  One row says: the work for this key is committed.
+CREATE TABLE @schema@.inbox (
+  at          timestamptz NOT NULL DEFAULT now(),
+  consumer    integer NOT NULL,
+  key         bytea NOT NULL,
+  fingerprint bytea NOT NULL,
+  PRIMARY KEY (consumer, key)
+) WITH (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_vacuum_scale_factor = 0.02);
+COMMENT ON TABLE @schema@.inbox IS 'one row for each key whose work is committed';
+COMMENT ON COLUMN @schema@.inbox.key IS
+  'kind byte (1 as given, 2 UUID, 3 SHA-256 of a longer one, 4 list, 5 SHA-256 of a longer list, 6 SHA-256 of the body), then the key';
+COMMENT ON COLUMN @schema@.inbox.fingerprint IS
+  'empty, or kind byte (1 body, 2 fields and two bytes of the rule), then 16 bytes of a SHA-256';
+
+-- What a handler wanted to be kept with its key.
+CREATE TABLE @schema@.result (
+  consumer     integer NOT NULL,
+  key          bytea NOT NULL,
+  at           timestamptz NOT NULL DEFAULT now(),
+  content_type text NOT NULL DEFAULT '',
+  data         bytea NOT NULL,
+  PRIMARY KEY (consumer, key),
+  FOREIGN KEY (consumer, key) REFERENCES @schema@.inbox ON DELETE CASCADE
+);
+
+-- Messages that wait or need a person, whole: everything to replay them byte for byte.
+CREATE SEQUENCE @schema@.parked_token;
+CREATE TABLE @schema@.parked (
+  id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  consumer    integer NOT NULL REFERENCES @schema@.consumer,
+  entry       text NOT NULL,
+  state       text NOT NULL
+    CHECK (state IN ('waiting', 'failed', 'mismatch', 'unresolved', 'discarded')),
+  reason      text NOT NULL,
+  detail      text NOT NULL DEFAULT '',
+  sqlstate    text NOT NULL DEFAULT '',
+  attempts    integer NOT NULL DEFAULT 0,
+  crashes     integer NOT NULL DEFAULT 0,
+  next_at     timestamptz,
+  token       bigint NOT NULL DEFAULT nextval('@schema@.parked_token'),
+  parked_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+  changed_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+  key         bytea,
+  fingerprint bytea NOT NULL,
+  queue       text NOT NULL,
+  exchange    bytea NOT NULL,
+  routing_key bytea NOT NULL,
+  redelivered boolean NOT NULL,
+  properties  bytea NOT NULL,
+  body        bytea,
+  body_size   bigint NOT NULL,
+  CHECK ((state = 'waiting') = (next_at IS NOT NULL))
+);
+COMMENT ON COLUMN @schema@.parked.reason IS
+  'mismatch, no_key, unusable_key, too_large, undecodable, rejected, sql_error, retry, broken, crashed, timed_out';
+COMMENT ON COLUMN @schema@.parked.key IS 'as in inbox; NULL where the message had none that could be used';
+COMMENT ON COLUMN @schema@.parked.fingerprint IS
+  'as in inbox; without a key: SHA-256 over properties and body';
+COMMENT ON COLUMN @schema@.parked.properties IS
+  'property flags and list in the wire form of AMQP 0-9-1: every type and byte as published';
+COMMENT ON COLUMN @schema@.parked.body IS 'NULL: in parked_chunk, piece by piece';
+COMMENT ON COLUMN @schema@.parked.token IS
+  'changes whenever the row is taken or changed: work begun under an older one is void';
+CREATE UNIQUE INDEX parked_key ON @schema@.parked (consumer, key, fingerprint) WHERE key IS NOT NULL;
+CREATE INDEX parked_keyless ON @schema@.parked (consumer, fingerprint) WHERE key IS NULL;
+CREATE INDEX parked_due ON @schema@.parked (consumer, next_at) WHERE state = 'waiting';
+
+-- Bodies too large to be held in memory at once.
+CREATE TABLE @schema@.parked_chunk (
+  parked bigint NOT NULL REFERENCES @schema@.parked ON DELETE CASCADE,
+  seq    integer NOT NULL,
+  data   bytea NOT NULL,
+  PRIMARY KEY (parked, seq)
+);
+ALTER TABLE @schema@.parked_chunk ALTER COLUMN data SET STORAGE EXTERNAL;
+
+-- The guard of transactions whose handler holds the raw connection: a row in it makes every COMMIT
+-- fail that was not announced by the daemon for this very transaction.
+CREATE UNLOGGED TABLE @schema@.guard (
+  backend integer NOT NULL,
+  tx      text NOT NULL
+);
+CREATE FUNCTION @schema@.guard_check() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('inboxd.commit', true) IS DISTINCT FROM NEW.tx THEN
+    RAISE EXCEPTION 'only inboxd ends this transaction'
+      USING ERRCODE = 'invalid_transaction_termination',
+            HINT = 'return from the handler instead of calling COMMIT';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER guard_check AFTER INSERT ON @schema@.guard
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION @schema@.guard_check();
+
+-- Whether daemons that know schema version p_version may work with this schema.  A later migration
+-- replaces it when older daemons must stop.
+CREATE FUNCTION @schema@.schema_serves(p_version integer) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$ SELECT p_version >= 1 $$;
+
+-- Registers an entry of an identity, or finds what it was registered with.  `refused` names the
+-- difference, both sides of it; nothing is changed then.
+CREATE FUNCTION @schema@.register(
+  p_identity text, p_entry text, p_vhost text, p_queue text, p_key_rule text,
+  p_fingerprint_rule text, OUT consumer integer, OUT refused text)
+LANGUAGE plpgsql AS $$
+DECLARE
+  c @schema@.consumer;
+  e @schema@.consumer_entry;
+BEGIN
+  SELECT * INTO c FROM @schema@.consumer x WHERE x.identity = p_identity;
+  IF NOT FOUND THEN
+    INSERT INTO @schema@.consumer (identity, key_rule, fingerprint_rule)
+    VALUES (p_identity, p_key_rule, p_fingerprint_rule) ON CONFLICT DO NOTHING;
+    SELECT * INTO STRICT c FROM @schema@.consumer x WHERE x.identity = p_identity;
+  END IF;
+  consumer := c.id;
+  IF c.key_rule <> p_key_rule THEN
+    refused := format('its keys were made by %L and would now be made by %L',
+      c.key_rule, p_key_rule);
+    RETURN;
+  ELSIF c.fingerprint_rule <> p_fingerprint_rule THEN
+    refused := format('its fingerprints were made by %L and would now be made by %L',
+      c.fingerprint_rule, p_fingerprint_rule);
+    RETURN;
+  END IF;
+  SELECT * INTO e FROM @schema@.consumer_entry x WHERE x.consumer = c.id AND x.entry = p_entry;
+  IF NOT FOUND THEN
+    INSERT INTO @schema@.consumer_entry (consumer, entry, vhost, queue)
+    VALUES (c.id, p_entry, p_vhost, p_queue) ON CONFLICT DO NOTHING;
+    SELECT * INTO STRICT e FROM @schema@.consumer_entry x
+    WHERE x.consumer = c.id AND x.entry = p_entry;
+  END IF;
+  IF (e.vhost, e.queue) <> (p_vhost, p_queue) THEN
+    refused := format('it consumed queue %L of vhost %L and would now consume queue %L of vhost %L',
+      e.queue, e.vhost, p_queue, p_vhost);
+  END IF;
+END $$;
+
+-- Accepts what register refused: the operator's word that it is the same consumer.
+CREATE FUNCTION @schema@.accept_consumer(
+  p_identity text, p_entry text, p_vhost text, p_queue text, p_key_rule text,
+  p_fingerprint_rule text) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  c integer;
+BEGIN
+  INSERT INTO @schema@.consumer (identity, key_rule, fingerprint_rule)
+  VALUES (p_identity, p_key_rule, p_fingerprint_rule)
+  ON CONFLICT (identity) DO UPDATE
+    SET key_rule = excluded.key_rule, fingerprint_rule = excluded.fingerprint_rule,
+        accepted_at = clock_timestamp()
+  RETURNING id INTO c;
+  INSERT INTO @schema@.consumer_entry (consumer, entry, vhost, queue)
+  VALUES (c, p_entry, p_vhost, p_queue)
+  ON CONFLICT (consumer, entry) DO UPDATE SET vhost = excluded.vhost, queue = excluded.queue;
+END $$;
+
+-- Whether two fingerprints tell of different content.  Only those made the same way compare.
+CREATE FUNCTION @schema@.fingerprints_differ(a bytea, b bytea) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT a <> b AND length(a) = length(b) AND length(a) > 1 AND
+    CASE get_byte(a, 0)
+      WHEN 1 THEN get_byte(b, 0) = 1
+      WHEN 2 THEN substr(a, 1, 3) = substr(b, 1, 3)
+      ELSE false
+    END
+$$;
+
+-- Parks a message, or finds that it need not be parked.  One call is one decision, to be committed by
+-- the caller before the delivery is settled.  The key's lock comes first; everything is looked at by
+-- statements begun after it, so that work of a transaction that did commit after all is seen.
+--
+-- p_state NULL only looks: what a claim could not decide by the marker alone.
+-- p_parked, p_token: the row of a retry; NULL for a delivery.
+-- p_body NULL: the body follows in parked_chunk, for the id returned.
+--
+-- outcome: parked     a row was written, or the retry's row changed, to `state`
+--          mismatch   the same, and the key is known with other content
+--          duplicate  the work for this key and content is committed
+--          present    the row that is there already tells of this copy
+--          revived    the row that was there waits again, with no attempts used
+--          busy       another transaction has the key in hand: offer it again later
+--          dropped    the retry's row was changed by somebody else: nothing is to be done
+--          again      nothing is known of the key: claim it
+CREATE FUNCTION @schema@.park(
+  p_consumer integer, p_entry text, p_key bytea, p_fingerprint bytea, p_lock bigint,
+  p_state text, p_reason text, p_detail text, p_sqlstate text, p_attempts integer,
+  p_crashes integer, p_delay_ms bigint, p_parked bigint, p_token bigint,
+  p_queue text, p_exchange bytea, p_routing_key bytea, p_redelivered boolean,
+  p_properties bytea, p_body bytea, p_body_size bigint,
+  OUT outcome text, OUT id bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+  v_state  text := p_state;
+  v_reason text := p_reason;
+  v_detail text := p_detail;
+  v_marker bytea;
+  v_row    @schema@.parked;
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(p_lock) THEN
+    outcome := 'busy';
+    RETURN;
+  END IF;
+
+  IF p_parked IS NOT NULL THEN
+    SELECT * INTO v_row FROM @schema@.parked x
+    WHERE x.id = p_parked AND x.state = 'waiting' AND x.token = p_token FOR UPDATE;
+    IF NOT FOUND THEN
+      outcome := 'dropped';
+      RETURN;
+    END IF;
+  END IF;
+
+  IF p_key IS NULL THEN
+    IF p_parked IS NULL AND p_redelivered THEN
+      SELECT * INTO v_row FROM @schema@.parked x
+      WHERE x.consumer = p_consumer AND x.key IS NULL AND x.fingerprint = p_fingerprint LIMIT 1;
+      IF FOUND THEN
+        outcome := 'present';
+        RETURN;
+      END IF;
+    END IF;
+  ELSE
+    -- The insert decides, as in a claim; what it inserted is taken back.
+    INSERT INTO @schema@.inbox (consumer, key, fingerprint)
+    VALUES (p_consumer, p_key, p_fingerprint) ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+      DELETE FROM @schema@.inbox x WHERE x.consumer = p_consumer AND x.key = p_key;
+    ELSE
+      SELECT x.fingerprint INTO STRICT v_marker FROM @schema@.inbox x
+      WHERE x.consumer = p_consumer AND x.key = p_key;
+    END IF;
+
+    IF v_marker IS NOT NULL AND NOT @schema@.fingerprints_differ(v_marker, p_fingerprint) THEN
+      DELETE FROM @schema@.parked x WHERE x.id = p_parked;
+      outcome := 'duplicate';
+      RETURN;
+    END IF;
+
+    IF p_parked IS NULL THEN
+      SELECT * INTO v_row FROM @schema@.parked x
+      WHERE x.consumer = p_consumer AND x.key = p_key AND x.fingerprint = p_fingerprint;
+      IF FOUND THEN
+        IF p_state IS NULL AND v_marker IS NULL AND NOT p_redelivered
+          AND v_row.state IN ('failed', 'discarded') THEN
+          -- Somebody sent it again on purpose: it gets a fresh budget.
+          UPDATE @schema@.parked x
+          SET state = 'waiting', attempts = 0, crashes = 0, next_at = clock_timestamp(),
+              token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
+          WHERE x.id = v_row.id;
+          outcome := 'revived';
+        ELSE
+          outcome := 'present';
+        END IF;
+        id := v_row.id;
+        RETURN;
+      END IF;
+      IF v_marker IS NOT NULL OR EXISTS (
+        SELECT FROM @schema@.parked x
+        WHERE x.consumer = p_consumer AND x.key = p_key AND x.state <> 'discarded') THEN
+        v_state := 'mismatch';
+      END IF;
+    ELSIF v_marker IS NOT NULL THEN
+      v_state := 'mismatch';
+    END IF;
+  END IF;
+
+  IF v_state IS NULL THEN
+    outcome := 'again';
+    RETURN;
+  END IF;
+  IF v_state = 'mismatch' THEN
+    v_reason := 'mismatch';
+    v_detail := 'the key is known with other content';
+  END IF;
+
+  IF p_parked IS NULL THEN
+    INSERT INTO @schema@.parked (consumer, entry, state, reason, detail, sqlstate, attempts, crashes,
+      next_at, key, fingerprint, queue, exchange, routing_key, redelivered, properties, body,
+      body_size)
+    VALUES (p_consumer, p_entry, v_state, v_reason, v_detail, p_sqlstate, p_attempts, p_crashes,
+      CASE WHEN v_state = 'waiting'
+        THEN clock_timestamp() + p_delay_ms * interval '1 millisecond' END,
+      p_key, p_fingerprint, p_queue, p_exchange, p_routing_key, p_redelivered, p_properties,
+      p_body, p_body_size)
+    RETURNING parked.id INTO id;
+  ELSE
+    UPDATE @schema@.parked x
+    SET state = v_state, reason = v_reason, detail = v_detail, sqlstate = p_sqlstate,
+        attempts = p_attempts, crashes = p_crashes,
+        next_at = CASE WHEN v_state = 'waiting'
+          THEN clock_timestamp() + p_delay_ms * interval '1 millisecond' END,
+        token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
+    WHERE x.id = p_parked;
+    id := p_parked;
+  END IF;
+  outcome := CASE WHEN v_state = 'mismatch' THEN 'mismatch' ELSE 'parked' END;
+END $$;
+
+-- Takes one waiting message whose time has come: attempts + 1, a new token, due again after the lease,
+-- so that a run that dies counts and nobody runs it twice.  Rows found to need no run are ended on
+-- the way: the work already committed, or no attempts left.  No row: none is due.
+-- p_lock is computed here as in the daemon: the first 8 bytes of SHA-256 over the consumer's id
+-- (4 bytes, big-endian) and the key.
+CREATE FUNCTION @schema@.key_lock(p_consumer integer, p_key bytea) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT ('x' || encode(substr(sha256(int4send(p_consumer) || p_key), 1, 8), 'hex'))::bit(64)::bigint
+$$;
+
+CREATE FUNCTION @schema@.take_due(
+  p_consumer integer, p_attempts_max integer, p_crashes_max integer, p_lease_ms bigint)
+RETURNS SETOF @schema@.parked
+LANGUAGE plpgsql AS $$
+DECLARE
+  r        @schema@.parked;
+  v_marker bytea;
+BEGIN
+  FOR r IN
+    SELECT * FROM @schema@.parked x
+    WHERE x.consumer = p_consumer AND x.state = 'waiting' AND x.next_at <= clock_timestamp()
+    ORDER BY x.next_at LIMIT 20 FOR UPDATE SKIP LOCKED
+  LOOP
+    CONTINUE WHEN NOT pg_try_advisory_xact_lock(
+      @schema@.key_lock(p_consumer, coalesce(r.key, r.fingerprint)));
+    v_marker := NULL;
+    IF r.key IS NOT NULL THEN
+      SELECT x.fingerprint INTO v_marker FROM @schema@.inbox x
+      WHERE x.consumer = p_consumer AND x.key = r.key;
+    END IF;
+    IF v_marker IS NOT NULL AND NOT @schema@.fingerprints_differ(v_marker, r.fingerprint) THEN
+      DELETE FROM @schema@.parked x WHERE x.id = r.id;
+    ELSIF v_marker IS NOT NULL THEN
+      UPDATE @schema@.parked x
+      SET state = 'mismatch', reason = 'mismatch', detail = 'the key is known with other content',
+          next_at = NULL, token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
+      WHERE x.id = r.id;
+    ELSIF r.attempts >= p_attempts_max OR r.crashes >= p_crashes_max THEN
+      UPDATE @schema@.parked x
+      SET state = 'failed', next_at = NULL, token = nextval('@schema@.parked_token'),
+          changed_at = clock_timestamp()
+      WHERE x.id = r.id;
+    ELSE
+      RETURN QUERY
+      UPDATE @schema@.parked x
+      SET attempts = x.attempts + 1, token = nextval('@schema@.parked_token'),
+          next_at = clock_timestamp() + p_lease_ms * interval '1 millisecond',
+          changed_at = clock_timestamp()
+      WHERE x.id = r.id
+      RETURNING x.*;
+      RETURN;
+    END IF;
+  END LOOP;
+END $$;
+
+-- Gives an attempt back that ended for a reason outside the message.
+CREATE FUNCTION @schema@.give_back(p_parked bigint, p_token bigint) RETURNS void
+LANGUAGE sql AS $$
+  UPDATE @schema@.parked
+  SET attempts = greatest(attempts - 1, 0), next_at = clock_timestamp(),
+      token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
+  WHERE id = p_parked AND state = 'waiting' AND token = p_token
+$$;
+
+-- A key for people.
+CREATE FUNCTION @schema@.key_text(p_key bytea) RETURNS text
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  v_rest  bytea := substr(p_key, 2);
+  v_parts text[] := '{}';
+  v_at    integer := 1;
+  v_size  integer;
+BEGIN
+  CASE get_byte(p_key, 0)
+    WHEN 1 THEN
+      RETURN encode(v_rest, 'escape');
+    WHEN 2 THEN
+      RETURN encode(v_rest, 'hex')::uuid::text;
+    WHEN 4 THEN
+      WHILE v_at < length(v_rest) LOOP
+        v_size := get_byte(v_rest, v_at - 1) * 256 + get_byte(v_rest, v_at);
+        v_parts := v_parts || encode(substr(v_rest, v_at + 2, v_size), 'escape');
+        v_at := v_at + 2 + v_size;
+      END LOOP;
+      RETURN array_to_string(v_parts, ', ');
+    WHEN 3, 5, 6 THEN
+      RETURN 'sha256:' || encode(v_rest, 'hex');
+    ELSE
+      RETURN encode(p_key, 'escape');
+  END CASE;
+END $$;
+
+-- The whole body of a parked message, wherever it is kept.
+CREATE FUNCTION @schema@.parked_body(p_parked bigint) RETURNS bytea
+LANGUAGE sql STABLE AS $$
+  SELECT coalesce(x.body,
+    (SELECT string_agg(c.data, ''::bytea ORDER BY c.seq)
+     FROM @schema@.parked_chunk c WHERE c.parked = x.id), ''::bytea)
+  FROM @schema@.parked x WHERE x.id = p_parked
+$$;
+
+CREATE VIEW @schema@.inbox_view AS
+  SELECT c.identity AS consumer, @schema@.key_text(i.key) AS key, i.at,
+         encode(i.fingerprint, 'hex') AS fingerprint
+  FROM @schema@.inbox i JOIN @schema@.consumer c ON c.id = i.consumer;
+
+CREATE VIEW @schema@.parked_view AS
+  SELECT p.id, c.identity AS consumer, p.entry, @schema@.key_text(p.key) AS key, p.state, p.reason,
+         p.detail, p.sqlstate, p.attempts, p.crashes, p.next_at, p.parked_at, p.changed_at, p.queue,
+         encode(p.exchange, 'escape') AS exchange, encode(p.routing_key, 'escape') AS routing_key,
+         p.redelivered, p.body_size
+  FROM @schema@.parked p JOIN @schema@.consumer c ON c.id = p.consumer;
+
+CREATE VIEW @schema@.consumer_view AS
+  SELECT c.identity AS consumer, e.entry, e.vhost, e.queue, c.key_rule, c.fingerprint_rule,
+         c.registered_at, c.accepted_at
+  FROM @schema@.consumer c LEFT JOIN @schema@.consumer_entry e ON e.consumer = c.id;

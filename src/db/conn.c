@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: MIT */
+/* Opening, preparing, resetting and closing a session. */
+#include "db/session.h"
+
+#include "base/fd.h"
+
+#include <stdio.h>
+
+/* Ours stand in front of the configured conninfo, which may override them, or behind it. */
+enum { MOST_PARAMETERS = 24 };
+
+struct parameters {
+	const char *names[MOST_PARAMETERS];
+	const char *values[MOST_PARAMETERS];
+	size_t n;
+};
+
+static void add(struct parameters *p, const char *name, const char *value)
+{
+	p->names[p->n] = name;
+	p->values[p->n++] = value;
+}
+
+static enum rc check_conninfo(const struct config_database *database, struct err *err)
+{
+	char *text = NULL;
+	PQconninfoOption *options = PQconninfoParse(database->conninfo, &text);
+	/* libpq's text quotes pieces of the string, and a piece may be a password. */
+	PQfreemem(text);
+	if (options == NULL)
+		return err_set(err, RC_FATAL,
+			"conninfo of database \"%s\" is neither key=value pairs nor a "
+			"postgresql:// URI that libpq can read",
+			database->name);
+	PQconninfoFree(options);
+	return RC_OK;
+}
+
+/* libpq ends its messages with newlines and puts one line per address it tried. */
+static enum rc fail_with_text(struct err *err, enum rc rc, const char *text)
+{
+	char flat[900];
+	size_t n = 0;
+	for (const char *p = text; *p != '\0' && n + 3 < sizeof flat; p++) {
+		if (*p != '\n')
+			flat[n++] = *p == '\t' ? ' ' : *p;
+		else if (p[1] != '\0') {
+			flat[n++] = ';';
+			flat[n++] = ' ';
+		}
+	}
+	flat[n] = '\0';
+	return err_set(err, rc, "%s", flat);
+}
+
+enum rc db_connect(const struct config_database *database, const char *application_name,
+	PGconn **ret, struct err *err)
+{
+	AUTO(buf) struct buf password = {0};
+	struct parameters p = {.n = 0};
+	char timeout[16];
+
+	if (check_conninfo(database, err) != RC_OK)
+		return err->rc;
+	(void)snprintf(
+		timeout, sizeof timeout, "%u", (database->connect_timeout_ms + 999) / 1000);
+	add(&p, "connect_timeout", timeout);
+	add(&p, "keepalives_idle", "10");
+	add(&p, "keepalives_interval", "5");
+	add(&p, "keepalives_count", "3");
+	add(&p, "tcp_user_timeout", "20000");
+	add(&p, "application_name", application_name);
+	add(&p, "dbname", database->conninfo);
+	add(&p, "client_encoding", "UTF8");
+	if (database->password_file != NULL) {
+		/* A missing secret may be there at the next try: rotation is not atomic everywhere. */
+		if (config_read_secret(database->password_file, &password, err) != RC_OK)
+			return err->rc = RC_UNAVAILABLE;
+		add(&p, "password", buf_str(&password));
+	}
+	add(&p, NULL, NULL);
+
+	PGconn *pg = PQconnectdbParams(p.names, p.values, 1);
+	if (password.data != NULL)
+		explicit_bzero(password.data, password.cap);
+	if (pg == NULL)
+		return err_set(err, RC_UNAVAILABLE, "out of memory");
+	if (PQstatus(pg) != CONNECTION_OK) {
+		(void)fail_with_text(err, RC_UNAVAILABLE, PQerrorMessage(pg));
+		PQfinish(pg);
+		return RC_UNAVAILABLE;
+	}
+	*ret = pg;
+	return RC_OK;
+}
+
+static void receive_notice(void *arg, const PGresult *res)
+{
+	struct db_conn *c = arg;
+	const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+	/* 01000 is what a commit says that gave up waiting for its standbys.  Its text is translated, so
+	 * the code must do; the caller looks only at those that came with a COMMIT. */
+	if (state != NULL && strcmp(state, "01000") == 0)
+		c->warned = true;
+}
+
+/* What every session of ours is: nothing outside our transactions can write, a vanished client is
+ * noticed, values read the same everywhere. */
+static enum rc prepare_session(struct db_conn *c, struct err *err)
+{
+	char sql[512];
+	if (!c->keep_statements)
+		return RC_OK; /* a pooler hands the next transaction to another session */
+	(void)snprintf(sql, sizeof sql,
+		"SET default_transaction_read_only = on;"
+		"SET client_min_messages = warning;"
+		"SET datestyle = 'ISO, YMD'; SET intervalstyle = 'postgres'; SET bytea_output = 'hex';"
+		"SET standard_conforming_strings = on; SET extra_float_digits = 1;"
+		"SET idle_in_transaction_session_timeout = %u;"
+		"%s",
+		c->idle_ms, PQserverVersion(c->pg) >= 140000
+			? "SET client_connection_check_interval = '5s'"
+			: "");
+	PGresult *res = PQexec(c->pg, sql);
+	enum rc rc = PQresultStatus(res) == PGRES_COMMAND_OK ? RC_OK : db_failure(c, res, err);
+	PQclear(res);
+	return rc;
+}
+
+enum rc db_conn_open(const struct config_database *database, const char *application_name,
+	struct db_conn **ret, struct err *err)
+{
+	PGconn *pg = NULL;
+	if (db_connect(database, application_name, &pg, err) != RC_OK)
+		return err_ctx(err, "database \"%s\"", database->name);
+
+	struct db_conn *c = xcalloc(1, sizeof *c);
+	c->pg = pg;
+	c->keep_statements = database->prepared_statements;
+	c->idle_ms = 0;
+	char *quoted = PQescapeIdentifier(pg, database->schema, strlen(database->schema));
+	c->schema = xstrdup(quoted != NULL ? quoted : "inboxd");
+	PQfreemem(quoted);
+	c->cancel = PQgetCancel(pg);
+	(void)PQsetNoticeReceiver(pg, receive_notice, c);
+	if (prepare_session(c, err) != RC_OK || PQenterPipelineMode(pg) != 1) {
+		db_conn_close(c);
+		return err_ctx(err, "database \"%s\": preparing the session", database->name);
+	}
+	*ret = c;
+	return RC_OK;
+}
+
+void db_forget_statement(struct db_conn *c, struct db_statement *statement)
+{
+	HASH_DEL(c->statements, statement);
+	free(statement->text);
+	free(statement);
+}
+
+static void forget_statements(struct db_conn *c)
+{
+	struct db_statement *s, *next;
+	HASH_ITER(hh, c->statements, s, next)
+	{
+		db_forget_statement(c, s);
+	}
+}
+
+void db_conn_close(struct db_conn *c)
+{
+	if (c == NULL)
+		return;
+	forget_statements(c);
+	PQfreeCancel(c->cancel);
+	PQfinish(c->pg);
+	free(c->schema);
+	free(c->pending);
+	free(c);
+}
+
+static enum rc out_of_pipeline(
+	struct db_conn *c, enum rc (*run)(struct db_conn *, struct err *), struct err *err)
+{
+	if (PQexitPipelineMode(c->pg) != 1)
+		return db_lost(c, err);
+	enum rc rc = run(c, err);
+	if (PQenterPipelineMode(c->pg) != 1 && rc == RC_OK)
+		return db_lost(c, err);
+	return rc;
+}
+
+enum rc db_conn_limit_idle(struct db_conn *c, uint32_t ms, struct err *err)
+{
+	c->idle_ms = ms;
+	return out_of_pipeline(c, prepare_session, err);
+}
+
+static enum rc reset_session(struct db_conn *c, struct err *err)
+{
+	PGresult *res = PQexec(c->pg, "DISCARD ALL");
+	enum rc rc = PQresultStatus(res) == PGRES_COMMAND_OK ? RC_OK : db_failure(c, res, err);
+	PQclear(res);
+	if (rc != RC_OK)
+		return rc;
+	forget_statements(c);
+	return prepare_session(c, err);
+}
+
+enum rc db_conn_reset(struct db_conn *c, struct err *err)
+{
+	return out_of_pipeline(c, reset_session, err);
+}
+
+int db_conn_fd(const struct db_conn *c)
+{
+	return PQsocket(c->pg);
+}
+
+bool db_conn_is_alive(struct db_conn *c)
+{
+	if (!c->lost && PQconsumeInput(c->pg) != 1)
+		c->lost = true;
+	/* A FATAL that the server sent while nothing ran is not an error of libpq's until it is read. */
+	return !c->lost && PQstatus(c->pg) == CONNECTION_OK && PQsocket(c->pg) >= 0;
+}
+
+const char *db_conn_schema(const struct db_conn *c)
+{
+	return c->schema;
+}
+
+int db_conn_version(const struct db_conn *c)
+{
+	return PQserverVersion(c->pg);
+}
+
+void db_cancel(struct db_conn *c)
+{
+	char ignored[64];
+	if (c->cancel != NULL)
+		(void)PQcancel(c->cancel, ignored, sizeof ignored);
+}
+
+bool db_warned(const struct db_conn *c)
+{
+	return c->warned;
+}
+
+void db_warning_clear(struct db_conn *c)
+{
+	c->warned = false;
+}
+
+enum db_tx_state db_tx_state(const struct db_conn *c)
+{
+	switch (PQtransactionStatus(c->pg)) {
+	case PQTRANS_IDLE:
+		return DB_TX_NONE;
+	case PQTRANS_INERROR:
+		return DB_TX_FAILED;
+	case PQTRANS_ACTIVE:
+	case PQTRANS_INTRANS:
+		return DB_TX_OPEN;
+	case PQTRANS_UNKNOWN:
+		break;
+	}
+	return DB_TX_LOST;
+}
+
+enum rc db_lost(struct db_conn *c, struct err *err)
+{
+	c->lost = true;
+	return fail_with_text(err, RC_UNAVAILABLE,
+		*PQerrorMessage(c->pg) != '\0' ? PQerrorMessage(c->pg) : "connection lost");
+}
+
+enum rc db_failure(struct db_conn *c, const PGresult *res, struct err *err)
+{
+	const char *state = res != NULL ? PQresultErrorField(res, PG_DIAG_SQLSTATE) : NULL;
+	const char *text = res != NULL ? PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY) : NULL;
+	if (state == NULL || text == NULL)
+		return db_lost(c, err);
+	/* The status first: a session that is gone has no SQLSTATE worth the name. */
+	bool is_lost = PQstatus(c->pg) != CONNECTION_OK;
+	c->lost = c->lost || is_lost;
+	const char *detail = PQresultErrorField(res, PG_DIAG_MESSAGE_DETAIL);
+	enum rc rc = is_lost ? RC_UNAVAILABLE : db_error_class(state);
+	(void)err_set(err, rc, "%s (SQLSTATE %s)%s%s", text, state, detail != NULL ? ": " : "",
+		detail != NULL ? detail : "");
+	if (err != NULL)
+		(void)snprintf(err->sqlstate, sizeof err->sqlstate, "%s", state);
+	return rc;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/* What cannot run inside a pipeline: COPY, and the raw connection lent to a handler. */
+#include "db/session.h"
+
+#include <assert.h>
+
+/* Takes everything that is still to come, whatever state the connection was left in. */
+static void drain(struct db_conn *c)
+{
+	PGresult *res;
+	while (PQstatus(c->pg) == CONNECTION_OK && (res = PQgetResult(c->pg)) != NULL) {
+		ExecStatusType status = PQresultStatus(res);
+		PQclear(res);
+		if (status == PGRES_COPY_IN || status == PGRES_COPY_BOTH)
+			(void)PQputCopyEnd(c->pg, "left open by the handler");
+		if (status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH) {
+			char *row;
+			while (PQgetCopyData(c->pg, &row, 0) > 0)
+				PQfreemem(row);
+		}
+	}
+}
+
+enum rc db_copy_begin(struct db_conn *c, const char *sql, struct err *err)
+{
+	assert(c->pending_n == 0);
+	if (c->lost || PQexitPipelineMode(c->pg) != 1)
+		return db_lost(c, err);
+	PGresult *res = PQexec(c->pg, sql);
+	enum rc rc = RC_OK;
+	if (PQresultStatus(res) == PGRES_FATAL_ERROR)
+		rc = db_failure(c, res, err);
+	else if (PQresultStatus(res) != PGRES_COPY_IN)
+		rc = err_set(err, RC_REJECT, "not a COPY … FROM STDIN");
+	PQclear(res);
+	if (rc != RC_OK) {
+		drain(c);
+		if (!c->lost && PQenterPipelineMode(c->pg) != 1)
+			return db_lost(c, err);
+	}
+	return rc;
+}
+
+enum rc db_copy_data(struct db_conn *c, struct bytes data, struct err *err)
+{
+	const char *p = (const char *)data.data;
+	size_t left = data.size;
+	while (left > 0) {
+		int n = left < (1 << 20) ? (int)left : 1 << 20;
+		if (PQputCopyData(c->pg, p, n) != 1)
+			return db_lost(c, err);
+		p += n;
+		left -= (size_t)n;
+	}
+	return RC_OK;
+}
+
+enum rc db_copy_end(struct db_conn *c, struct err *err)
+{
+	if (PQputCopyEnd(c->pg, NULL) != 1)
+		return db_lost(c, err);
+	PGresult *res = PQgetResult(c->pg);
+	enum rc rc = PQresultStatus(res) == PGRES_COMMAND_OK ? RC_OK : db_failure(c, res, err);
+	PQclear(res);
+	drain(c);
+	if (!c->lost && PQenterPipelineMode(c->pg) != 1)
+		return db_lost(c, err);
+	return rc;
+}
+
+struct pg_conn *db_raw_begin(struct db_conn *c)
+{
+	assert(c->pending_n == 0);
+	return !c->lost && PQexitPipelineMode(c->pg) == 1 ? c->pg : NULL;
+}
+
+enum rc db_raw_end(struct db_conn *c, struct err *err)
+{
+	if (PQpipelineStatus(c->pg) != PQ_PIPELINE_OFF)
+		(void)PQpipelineSync(c->pg);
+	(void)PQsetnonblocking(c->pg, 0);
+	drain(c);
+	if (PQstatus(c->pg) != CONNECTION_OK)
+		return db_lost(c, err);
+	bool is_inside = PQtransactionStatus(c->pg) == PQTRANS_INTRANS ||
+			 PQtransactionStatus(c->pg) == PQTRANS_INERROR;
+	if (PQpipelineStatus(c->pg) == PQ_PIPELINE_OFF && PQenterPipelineMode(c->pg) != 1)
+		return db_lost(c, err);
+	if (!is_inside)
+		return err_set(err, RC_REJECT, "the handler ended the transaction");
+	return RC_OK;
+}
