@@ -80,8 +80,10 @@ static inline void auto_result(struct db_result **r)
 	db_result_free(*r);
 }
 
-/* What the server takes a statement's parameters for: prepares it under the cache's name. */
-enum rc db_prepare(struct db_conn *c, const char *sql, size_t *ret_parameters, struct err *err) MUST_CHECK;
+/* Has the server parse a statement: how many parameters it takes, and the OIDs of the types of the first
+ * max of them (types may be NULL if max is 0). */
+enum rc db_prepare(struct db_conn *c, const char *sql, uint32_t *ret_types, size_t max,
+	size_t *ret_parameters, struct err *err) MUST_CHECK;
 
 /* COPY … FROM STDIN; nothing may be queued when it begins (take everything first with db_sync and
  * db_sync_end). */

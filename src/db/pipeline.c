@@ -235,7 +235,8 @@ enum rc db_exec(struct db_conn *c, const char *sql, size_t n, const struct db_va
 	return rc;
 }
 
-enum rc db_prepare(struct db_conn *c, const char *sql, size_t *ret_parameters, struct err *err)
+enum rc db_prepare(struct db_conn *c, const char *sql, uint32_t *ret_types, size_t max,
+	size_t *ret_parameters, struct err *err)
 {
 	static const char probe[] = "inboxd_probe";
 	assert(c->pending_n == 0);
@@ -249,6 +250,8 @@ enum rc db_prepare(struct db_conn *c, const char *sql, size_t *ret_parameters, s
 		rc = judge(c, res, err);
 		if (rc == RC_OK)
 			*ret_parameters = (size_t)PQnparams(res);
+		for (size_t i = 0; rc == RC_OK && i < max && i < *ret_parameters; i++)
+			ret_types[i] = PQparamtype(res, (int)i);
 		PQclear(res);
 		PQclear(PQexec(c->pg, "DEALLOCATE inboxd_probe"));
 	}

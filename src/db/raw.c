@@ -26,7 +26,8 @@ enum rc db_copy_begin(struct db_conn *c, const char *sql, struct err *err)
 	assert(c->pending_n == 0);
 	if (c->lost || PQexitPipelineMode(c->pg) != 1)
 		return db_lost(c, err);
-	PGresult *res = PQexec(c->pg, sql);
+	/* By the extended protocol, which takes one statement only: no COMMIT can hide behind the COPY. */
+	PGresult *res = PQexecParams(c->pg, sql, 0, NULL, NULL, NULL, NULL, 0);
 	enum rc rc = RC_OK;
 	if (PQresultStatus(res) == PGRES_FATAL_ERROR)
 		rc = db_failure(c, res, err);
