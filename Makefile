@@ -125,7 +125,7 @@ endef
 ifneq ($(filter-out help clean format lint uninstall,$(or $(MAKECMDGOALS),all)),)
 $(eval $(call remember,$(B)/flags,$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(LDFLAGS) $$(WARNINGS) $$(MODE) \
   $$(HARDENING) $$(OUR_CPPFLAGS)))
-$(eval $(call remember,$(B)/gen/sql_files.h,$$(SQL:sql/%.sql=SQL_FILE(%))))
+$(eval $(call remember,$(B)/gen/sql_files.h,$$(patsubst sql/%.sql,SQL_FILE(%),$$(SQL))))
 $(eval $(call remember,$(B)/sources,$$(LIB_SRC) $$(ROLE_SRC) $$(CTL_SRC) $$(UNIT_SRC) $$(INTEGRATION_SRC)))
 endif
 

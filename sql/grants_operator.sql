@@ -1,0 +1,13 @@
+-- SPDX-License-Identifier: MIT
+-- What a role needs that operators log in as: it sees everything, bodies included, and may use the
+-- operators' functions, which run with its own rights.
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA @schema@ FROM PUBLIC;
+GRANT USAGE ON SCHEMA @schema@ TO @role@;
+GRANT SELECT ON ALL TABLES IN SCHEMA @schema@ TO @role@;
+GRANT INSERT, UPDATE ON
+  @schema@.consumer, @schema@.consumer_entry
+  TO @role@;
+GRANT EXECUTE ON FUNCTION
+  @schema@.schema_serves, @schema@.fingerprints_differ, @schema@.key_lock, @schema@.key_text,
+  @schema@.parked_body, @schema@.accept_consumer
+  TO @role@;

@@ -1,0 +1,19 @@
+-- SPDX-License-Identifier: MIT
+-- What a role needs that the daemon logs in as (besides what its handlers write to).
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA @schema@ FROM PUBLIC;
+GRANT USAGE ON SCHEMA @schema@ TO @role@;
+GRANT SELECT ON
+  @schema@.migration, @schema@.consumer_view, @schema@.inbox_view, @schema@.parked_view
+  TO @role@;
+GRANT SELECT, INSERT ON
+  @schema@.consumer, @schema@.consumer_entry
+  TO @role@;
+GRANT SELECT, INSERT, UPDATE, DELETE ON
+  @schema@.inbox, @schema@.result, @schema@.parked, @schema@.parked_chunk, @schema@.guard
+  TO @role@;
+GRANT USAGE ON SEQUENCE @schema@.parked_token TO @role@;
+GRANT EXECUTE ON FUNCTION
+  @schema@.schema_serves, @schema@.register, @schema@.fingerprints_differ, @schema@.park,
+  @schema@.key_lock, @schema@.take_due, @schema@.give_back, @schema@.key_text,
+  @schema@.parked_body
+  TO @role@;
