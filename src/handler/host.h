@@ -10,12 +10,13 @@
 #include "message/source.h"
 
 #define HOST_REASON_MAX 1024
+#define HOST_CONTENT_TYPE_MAX 128
 
 enum host_verdict {
 	HOST_DONE,
 	HOST_RETRY,
 	HOST_REJECT,
-	HOST_BROKEN, /* unknown result, own COMMIT, swallowed error: never run again */
+	HOST_BROKEN, /* unknown result or own COMMIT: never run again */
 };
 
 /* One message for the handler, and what became of it. */
@@ -24,13 +25,13 @@ struct host_item {
 	struct bytes key; /* as claimed; empty without one */
 	uint32_t attempt; /* runs before this one */
 
-	enum host_verdict verdict; /* set by host_handle; below likewise */
+	enum host_verdict verdict; /* set by host_handle and host_settle; below likewise */
 	char reason[HOST_REASON_MAX]; /* UTF-8; "" for HOST_DONE */
 	char sqlstate[6];             /* of the statement that failed, or "" */
 	uint64_t delay_ms;            /* asked for by the handler; 0: as configured */
 	bool has_result;
 	struct buf result; /* owned; host_item_done frees */
-	char content_type[128];
+	char content_type[HOST_CONTENT_TYPE_MAX];
 };
 void host_item_done(struct host_item *item);
 
@@ -40,37 +41,54 @@ struct host;
 struct host *host_new(const struct handler *handler, const struct config_consumer *consumer);
 void host_free(struct host *h);
 
-/* Runs the handler's `check`; errors of options are added to errors in the form of config_load. */
+/* Runs the handler's `check`; errors of options are added to errors in the form of config_load.
+ * RC_OK or RC_FATAL. */
 enum rc host_check(struct host *h, struct buf *errors) MUST_CHECK;
 
-/* Runs `open` on a fresh session; db is borrowed until host_close.  RC_FATAL or RC_UNAVAILABLE with what
- * the handler or a statement's PREPARE said; errors (may be NULL) as above. */
+/* Runs `open` on a fresh session, outside a transaction; db is borrowed until host_close.  RC_FATAL, or
+ * RC_UNAVAILABLE when a later try may succeed, with what the handler or a statement's PREPARE said;
+ * errors (may be NULL) as above. */
 enum rc host_open(struct host *h, struct db_conn *db, struct buf *errors, struct err *err) MUST_CHECK;
+/* Runs `close` if `open` was run, even if that failed. */
 void host_close(struct host *h);
 
 bool host_has_batch(const struct host *h);
+
+/* The handler wants the raw connection: the caller gives it one message at a time and arms the guard
+ * before each host_handle. */
 bool host_uses_conn(const struct host *h);
 
-/* Called with every statement a handler executes or queues (inboxctl try); NULL: nobody. */
-void host_set_trace(struct host *h,
-	void (*trace)(void *arg, const char *sql, size_t n, const struct db_value *args), void *arg);
+/* Called with every statement a handler executes or queues, before it is sent (inboxctl try); args are
+ * the parameters, n of them (0 for COPY).  NULL: nobody. */
+typedef void host_trace_fn(void *arg, const char *sql, size_t n, const struct db_value *args);
+void host_set_trace(struct host *h, host_trace_fn *trace, void *arg);
 
 /* Runs the handler for items inside the open transaction: handle for one, handle_batch (or handle for
- * each, in order) for several.  Statements it queued may still be without result: the caller takes
- * their results (host_queued tells how many belong to which item) before it believes a verdict.
- * RC_OK: each item has a verdict.  RC_RETRY: the transaction is broken and must be rolled back; items
- * up to and including *ret_failed have been started, that one failed (its verdict says how).
- * RC_UNAVAILABLE: the session is lost. */
+ * each, in order) for several.  Statements that the caller has queued before may still be without a
+ * result, and statements that the handler queued may be left without one: take them with host_settle
+ * before a verdict is believed.
+ *
+ * RC_OK: each item has a verdict.  After handle_batch some may be HOST_RETRY or HOST_REJECT: the handler
+ * wrote nothing for those, and the others may commit without them.  All others are HOST_DONE.
+ *
+ * RC_RETRY: the transaction must be rolled back; of items up to and including *ret_failed it is certain
+ * that they were started, and that one's verdict, reason and sqlstate say what went wrong.
+ * *ret_failed == n: no single one is to blame (err says what happened), run each by itself.
+ * Statements without result are the caller's to pass over (db_sync, db_sync_end).
+ *
+ * RC_UNAVAILABLE: the session is lost, or the server says that it lacks something; err. */
 enum rc host_handle(struct host *h, struct host_item *items, size_t n, size_t *ret_failed,
 	struct err *err) MUST_CHECK;
 
-/* After host_handle: takes the results of all statements queued by the handler; the first error gives
- * its item a verdict and RC_RETRY as above.  (A no-op when none are queued.) */
+/* After host_handle returned RC_OK, and after db_sync has sent what it queued (with the gate and COMMIT
+ * behind it, perhaps): takes the results of all statements in front of the caller's, the first
+ * host_queued.  The first error gives its item a verdict and RC_RETRY or RC_UNAVAILABLE as above; the
+ * rest is the caller's to pass over (db_sync_end).  RC_OK also when nothing was queued. */
 enum rc host_settle(struct host *h, struct host_item *items, size_t n, size_t *ret_failed,
 	struct err *err) MUST_CHECK;
 
-/* Statements queued for the handler and not yet taken: they stand in front of whatever the caller
- * queues next. */
+/* Statements not yet taken that were queued before and during host_handle: they stand in front of
+ * whatever the caller queues next. */
 size_t host_queued(const struct host *h);
 
 /* True if something executed since the last call may have left session state behind. */
