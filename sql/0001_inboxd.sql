@@ -388,6 +388,40 @@ LANGUAGE sql AS $$
   WHERE id = p_parked AND state = 'waiting' AND token = p_token
 $$;
 
+-- Counts that the process which ran a retry died: one crash more, failed when there are enough.
+-- 'busy': the dead session still holds the key, ask again; 'dropped': the row is no longer that run's.
+CREATE FUNCTION @schema@.count_crash(
+  p_parked bigint, p_token bigint, p_reason text, p_detail text, p_attempts_max integer,
+  p_crashes_max integer, p_delay_ms bigint) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+  r        @schema@.parked;
+  v_failed boolean;
+BEGIN
+  SELECT * INTO r FROM @schema@.parked x WHERE x.id = p_parked;
+  IF NOT FOUND THEN
+    RETURN 'dropped';
+  END IF;
+  IF NOT pg_try_advisory_xact_lock(
+    @schema@.key_lock(r.consumer, coalesce(r.key, r.fingerprint))) THEN
+    RETURN 'busy';
+  END IF;
+  SELECT * INTO r FROM @schema@.parked x
+  WHERE x.id = p_parked AND x.state = 'waiting' AND x.token = p_token FOR UPDATE;
+  IF NOT FOUND THEN
+    RETURN 'dropped';
+  END IF;
+  v_failed := r.crashes + 1 >= p_crashes_max OR r.attempts >= p_attempts_max;
+  UPDATE @schema@.parked x
+  SET state = CASE WHEN v_failed THEN 'failed' ELSE 'waiting' END,
+      next_at = CASE WHEN NOT v_failed
+        THEN clock_timestamp() + p_delay_ms * interval '1 millisecond' END,
+      crashes = r.crashes + 1, reason = p_reason, detail = p_detail,
+      token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
+  WHERE x.id = p_parked;
+  RETURN CASE WHEN v_failed THEN 'failed' ELSE 'waiting' END;
+END $$;
+
 -- A key for people.
 CREATE FUNCTION @schema@.key_text(p_key bytea) RETURNS text
 LANGUAGE plpgsql IMMUTABLE AS $$

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/* The inbox's statements, and what is checked before any message is taken. */
+#include "inbox/inbox.h"
+
+#include "base/fd.h"
+#include "inbox/array.h"
+#include "inbox/sql.h"
+
+#include <stdio.h>
+
+/* @ stands for the schema.  Each text is parsed once per session. */
+static const char *const texts[SQL_COUNT] = {
+	[SQL_BEGIN] = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+
+	/* The lock decides who may look; the setting carries what was locked to the next statement,
+	 * whose snapshot is therefore younger than the lock.  Both settings end with the transaction:
+	 * the gate knows by the first that it is still the same one. */
+	[SQL_LOCK_ONE] = "SELECT set_config('inboxd.tx', $1, true), set_config('inboxd.held', "
+			 "pg_try_advisory_xact_lock($2::bigint)::text, true)",
+	[SQL_LOCK_MANY] = "SELECT set_config('inboxd.tx', $1, true), set_config('inboxd.held', "
+			  "coalesce(array_agg(l.o)::text, '{}'), true) "
+			  "FROM unnest($2::bigint[]) WITH ORDINALITY AS l (id, o) "
+			  "WHERE pg_try_advisory_xact_lock(l.id)",
+
+	/* The insert decides.  A key that is parked is not claimed by a delivery. */
+	[SQL_INSERT_ONE] =
+		"INSERT INTO @.inbox (consumer, key, fingerprint) SELECT $1::integer, $2::bytea, "
+		"$3::bytea WHERE current_setting('inboxd.held')::boolean AND ($4::boolean OR "
+		"NOT EXISTS (SELECT FROM @.parked p WHERE p.consumer = $1::integer AND "
+		"p.key = $2::bytea AND (p.state <> 'discarded' OR p.fingerprint = $3::bytea))) "
+		"ON CONFLICT DO NOTHING RETURNING 1",
+	[SQL_INSERT_MANY] =
+		"INSERT INTO @.inbox (consumer, key, fingerprint) "
+		"SELECT $1::integer, t.k, t.f "
+		"FROM unnest($2::bytea[], $3::bytea[]) WITH ORDINALITY AS t (k, f, o) "
+		"WHERE t.o = ANY (current_setting('inboxd.held')::bigint[]) AND NOT EXISTS "
+		"(SELECT FROM @.parked p WHERE p.consumer = $1::integer AND p.key = t.k AND "
+		"(p.state <> 'discarded' OR p.fingerprint = t.f)) "
+		"ORDER BY t.o ON CONFLICT DO NOTHING RETURNING key",
+	/* A retry's row goes with its work, or there is no work. */
+	[SQL_TAKE_ROW] = "DELETE FROM @.parked WHERE id = $1::bigint AND state = 'waiting' AND "
+			 "token = $2::bigint RETURNING 1",
+	[SQL_FORGET] = "DELETE FROM @.inbox WHERE consumer = $1::integer AND "
+		       "key = ANY ($2::bytea[])",
+	[SQL_LOOK] = "SELECT i.fingerprint FROM unnest($2::bytea[]) WITH ORDINALITY AS t (k, o) "
+		     "LEFT JOIN @.inbox i ON i.consumer = $1::integer AND i.key = t.k ORDER BY t.o",
+
+	[SQL_GUARD] = "INSERT INTO @.guard (backend, tx) VALUES (pg_backend_pid(), $1)",
+	[SQL_UNGUARD] = "DELETE FROM @.guard WHERE backend = pg_backend_pid()",
+	/* Fails, and with it the COMMIT behind it, unless the claiming transaction is still open. */
+	[SQL_GATE] = "SELECT 1 / (current_setting('inboxd.tx', true) IS NOT DISTINCT FROM $1)::integer, "
+		     "set_config('inboxd.commit', $1, true), set_config('synchronous_commit', $2, true)",
+	[SQL_COMMIT] = "COMMIT",
+	[SQL_ROLLBACK] = "ROLLBACK",
+	[SQL_RESULT] = "INSERT INTO @.result (consumer, key, data, content_type) "
+		       "VALUES ($1::integer, $2::bytea, $3::bytea, $4)",
+	[SQL_DURABLE] = "SELECT set_config('synchronous_commit', $1, true)",
+
+	[SQL_PARK] = "SELECT p.outcome, p.id FROM @.park($1::integer, $2, $3::bytea, $4::bytea, "
+		     "$5::bigint, $6, $7, $8, $9, $10::integer, $11::integer, $12::bigint, $13::bigint, "
+		     "$14::bigint, $15, $16::bytea, $17::bytea, $18::boolean, $19::bytea, $20::bytea, "
+		     "$21::bigint) p",
+	[SQL_CHUNK] = "INSERT INTO @.parked_chunk (parked, seq, data) "
+		      "VALUES ($1::bigint, $2::integer, $3::bytea)",
+	[SQL_TAKE_DUE] = "SELECT d.id, d.token, d.attempts, d.crashes, d.key, d.fingerprint, "
+			 "d.exchange, d.routing_key, d.redelivered, d.properties, "
+			 "@.parked_body(d.id) FROM @.take_due($1::integer, $2::integer, $3::integer, "
+			 "$4::bigint) d",
+	[SQL_NEXT_DUE] = "SELECT (extract(epoch FROM min(next_at) - clock_timestamp()) * 1000)::bigint "
+			 "FROM @.parked WHERE consumer = $1::integer AND state = 'waiting'",
+	[SQL_GIVE_BACK] = "SELECT @.give_back($1::bigint, $2::bigint)",
+	[SQL_COUNT_CRASH] = "SELECT @.count_crash($1::bigint, $2::bigint, $3, $4, $5::integer, "
+			    "$6::integer, $7::bigint)",
+
+	[SQL_SCHEMA] = "SELECT to_regprocedure($1) IS NOT NULL",
+	[SQL_LIMITS] = "SELECT @.schema_serves($1::integer), "
+		       "current_setting('max_locks_per_transaction')::bigint * "
+		       "(current_setting('max_connections')::bigint + "
+		       "current_setting('max_prepared_transactions')::bigint)",
+	[SQL_REGISTER] = "SELECT r.consumer, r.refused FROM @.register($1, $2, $3, $4, $5, $6) r",
+};
+
+static char *with_schema(const char *text, const char *schema)
+{
+	struct buf b = {0};
+	for (; *text != '\0'; text++) {
+		if (*text == '@')
+			buf_add_str(&b, schema);
+		else
+			buf_add_byte(&b, (uint8_t)*text);
+	}
+	(void)buf_str(&b);
+	return (char *)b.data;
+}
+
+void inbox_init(struct inbox *x, struct db_conn *db, const struct config_consumer *consumer)
+{
+	*x = (struct inbox){.db = db, .consumer = consumer};
+	for (size_t i = 0; i < SQL_COUNT; i++)
+		x->sql[i] = with_schema(texts[i], db_conn_schema(db));
+}
+
+void inbox_done(struct inbox *x)
+{
+	for (size_t i = 0; i < SQL_COUNT; i++) {
+		free(x->sql[i]);
+		x->sql[i] = NULL;
+	}
+}
+
+enum rc inbox_queue(struct inbox *x, enum inbox_sql sql, size_t n, const struct db_value *args,
+	bool binary_result, struct err *err)
+{
+	return db_queue(x->db, x->sql[sql], n, args, binary_result, err);
+}
+
+enum rc inbox_queue_begin(struct inbox *x, struct err *err)
+{
+	return inbox_queue(x, SQL_BEGIN, 0, NULL, false, err);
+}
+
+enum rc inbox_queue_commit(struct inbox *x, struct err *err)
+{
+	const struct db_value level = value_text(x->consumer->database->synchronous_commit);
+	db_warning_clear(x->db);
+	if (inbox_queue(x, SQL_DURABLE, 1, &level, false, err) != RC_OK ||
+		inbox_queue(x, SQL_COMMIT, 0, NULL, false, err) != RC_OK ||
+		db_sync(x->db, err) != RC_OK)
+		return err->rc;
+	return RC_OK;
+}
+
+enum rc inbox_end_commit(struct inbox *x, struct err *err)
+{
+	struct db_result *res = NULL;
+	bool committed = false;
+	enum rc rc = db_next(x->db, NULL, err);
+	if (rc == RC_OK)
+		rc = db_next(x->db, &res, err);
+	if (rc == RC_OK)
+		committed = strcmp(db_result_tag(res), "COMMIT") == 0;
+	db_result_free(res);
+	struct err later;
+	enum rc end = db_sync_end(x->db, rc == RC_OK ? err : &later);
+	if (rc == RC_OK)
+		rc = end;
+	if (rc == RC_UNAVAILABLE)
+		return err->rc = RC_UNKNOWN;
+	if (rc != RC_OK)
+		return rc;
+	if (!committed)
+		return err_set(err, RC_RETRY, "the server rolled the transaction back");
+	if (db_warned(x->db))
+		return err_set(err, RC_UNKNOWN,
+			"committed with a warning: a standby may not have it (synchronous replication)");
+	return RC_OK;
+}
+
+void inbox_abandon(struct inbox *x)
+{
+	struct err ignored;
+	if (db_tx_state(x->db) == DB_TX_OPEN || db_tx_state(x->db) == DB_TX_FAILED)
+		(void)!inbox_rollback(x, &ignored);
+}
+
+enum rc inbox_rollback(struct inbox *x, struct err *err)
+{
+	x->is_guarded = false;
+	return db_exec(x->db, x->sql[SQL_ROLLBACK], 0, NULL, false, NULL, err);
+}
+
+enum rc inbox_check_schema(struct inbox *x, struct err *err)
+{
+	AUTO(free) char *probe =
+		xasprintf("%s.schema_serves(integer)", db_conn_schema(x->db));
+	struct number_text version;
+	const struct db_value name = value_text(probe);
+	const struct db_value ours = value_int(&version, INBOX_SCHEMA_VERSION);
+	AUTO(result) struct db_result *found = NULL;
+	AUTO(result) struct db_result *limits = NULL;
+
+	if (db_exec(x->db, x->sql[SQL_SCHEMA], 1, &name, true, &found, err) != RC_OK)
+		return err_ctx(err, "looking for schema %s", db_conn_schema(x->db));
+	if (db_result_int(found, 0, 0) == 0)
+		return err_set(err, RC_FATAL,
+			"database has no schema %s that this version knows: run `inboxctl migrate`",
+			db_conn_schema(x->db));
+	if (db_exec(x->db, x->sql[SQL_LIMITS], 1, &ours, true, &limits, err) != RC_OK)
+		return err_ctx(err, "reading schema %s", db_conn_schema(x->db));
+	if (db_result_int(limits, 0, 0) == 0)
+		return err_set(err, RC_FATAL,
+			"schema %s no longer serves schema version %d, which is all this version "
+			"knows: upgrade inboxd",
+			db_conn_schema(x->db), INBOX_SCHEMA_VERSION);
+	/* Half of the lock table for us: others lock too. */
+	uint64_t most = (uint64_t)db_result_int(limits, 0, 1) / 2;
+	uint64_t wanted = (uint64_t)x->consumer->workers * x->consumer->batch_max;
+	if (wanted > most)
+		return err_set(err, RC_FATAL,
+			"workers x batch.max = %llu keys may be locked at once, but the server has "
+			"room for %llu: lower batch.max or raise max_locks_per_transaction",
+			(unsigned long long)wanted, (unsigned long long)most);
+	return RC_OK;
+}
+
+enum rc inbox_register(struct inbox *x, const char *vhost, struct err *err)
+{
+	const struct config_consumer *c = x->consumer;
+	const struct db_value args[] = {value_text(c->identity), value_text(c->name),
+		value_text(vhost), value_text(c->queue), value_text(c->key.text),
+		value_text(c->fingerprint.text)};
+	AUTO(result) struct db_result *res = NULL;
+
+	if (inbox_queue_begin(x, err) != RC_OK ||
+		inbox_queue(x, SQL_REGISTER, 6, args, false, err) != RC_OK ||
+		inbox_queue_commit(x, err) != RC_OK)
+		return err_ctx(err, "registering consumer \"%s\"", c->name);
+	struct err later;
+	enum rc rc = db_next(x->db, NULL, err);
+	if (rc == RC_OK)
+		rc = db_next(x->db, &res, err);
+	enum rc end = inbox_end_commit(x, rc == RC_OK ? err : &later);
+	if (rc == RC_OK)
+		rc = end;
+	if (rc != RC_OK) {
+		inbox_abandon(x);
+		return err_ctx(err, "registering consumer \"%s\"", c->name);
+	}
+	struct bytes refused = db_result_value(res, 0, 1);
+	if (refused.data != NULL)
+		return err_set(err, RC_FATAL,
+			"consumer \"%s\" is registered otherwise: %.*s; if that is meant, run "
+			"`inboxctl consumers accept %s`",
+			c->name, (int)refused.size, (const char *)refused.data, c->name);
+	struct bytes id = db_result_value(res, 0, 0);
+	x->id = (int32_t)strtol(id.data != NULL ? (const char *)id.data : "0", NULL, 10);
+	return RC_OK;
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/* The pattern itself: one transaction that claims keys, carries the handlers' work, and commits only if
+ * it is still the one that claimed.  In terms of db. */
+#ifndef INBOXD_INBOX_INBOX_H
+#define INBOXD_INBOX_INBOX_H
+
+#include "db/db.h"
+#include "message/key.h"
+
+/* The schema version these programs work with. */
+#define INBOX_SCHEMA_VERSION 1
+
+/* One consumer's inbox on one session. */
+struct inbox {
+	struct db_conn *db; /* borrowed */
+	const struct config_consumer *consumer; /* borrowed */
+	int32_t id; /* of the identity */
+	uint64_t transactions;
+	char token[40]; /* of the transaction under way */
+	bool is_guarded; /* the guard is armed in it */
+	char *sql[32]; /* owned; statement texts with the schema filled in, by enum inbox_sql */
+};
+
+void inbox_init(struct inbox *x, struct db_conn *db, const struct config_consumer *consumer);
+void inbox_done(struct inbox *x);
+
+/* Checks that the schema is there and serves this program, and that the lock table is large enough for
+ * what this consumer locks at once.  RC_FATAL with what to do; RC_UNAVAILABLE. */
+enum rc inbox_check_schema(struct inbox *x, struct err *err) MUST_CHECK;
+
+/* Registers the consumer and learns its id.  RC_FATAL when it was registered otherwise: err names both
+ * sides and the command that accepts the change. */
+enum rc inbox_register(struct inbox *x, const char *vhost, struct err *err) MUST_CHECK;
+
+/* ---- the transaction of a batch -------------------------------------------------------------- */
+
+enum claim_state {
+	CLAIM_NEW,       /* ours: handle it */
+	CLAIM_BUSY,      /* another transaction has it in hand */
+	CLAIM_DUPLICATE, /* committed before, same content */
+	CLAIM_LOOK,      /* neither: inbox_park decides (mismatch, parked before, claim again) */
+	CLAIM_UNKEYED,   /* has no key and wants none */
+};
+
+struct claim {
+	struct bytes key; /* empty: CLAIM_UNKEYED */
+	struct bytes fingerprint;
+	int64_t parked, parked_token; /* of a retry; parked 0: a delivery */
+	enum claim_state state; /* set by inbox_begin; _LOOK becomes _DUPLICATE at inbox_commit */
+	bool is_handled;        /* set by the caller before inbox_commit: its work is in */
+};
+
+/* One round trip: BEGIN, the keys' locks, the insert.  keys must differ and be sorted by
+ * bytes_compare.  A retry stands alone and its row goes with it (CLAIM_LOOK when it is not there any
+ * more).  On failure nothing is open. */
+enum rc inbox_begin(struct inbox *x, struct claim *claims, size_t n, struct err *err) MUST_CHECK;
+
+/* Arms the guard: from here on only inbox_commit can commit.  Queued, not sent. */
+enum rc inbox_guard(struct inbox *x, struct err *err) MUST_CHECK;
+
+/* Removes the markers of new claims that were not handled, looks up those that were not new, gate,
+ * COMMIT: one round trip, behind what the handlers queued.  before is called when all that stands in
+ * front has been sent, to take the results of the handlers' statements; its failure makes the
+ * transaction roll back (the gate has failed with it) and is returned.
+ * RC_OK: committed.  RC_RETRY, RC_REJECT: rolled back.  RC_UNKNOWN: COMMIT was sent and its answer is
+ * lost or not to be believed.  RC_UNAVAILABLE: the session is lost, nothing was committed.
+ * *ret_gate_failed: the transaction was not ours any more. */
+enum rc inbox_commit(struct inbox *x, struct claim *claims, size_t n,
+	enum rc (*before)(void *arg, struct err *err), void *arg, bool *ret_gate_failed,
+	struct err *err) MUST_CHECK;
+
+/* Ends the transaction without effect.  RC_UNAVAILABLE: the session is lost (and the server will). */
+enum rc inbox_rollback(struct inbox *x, struct err *err) MUST_CHECK;
+
+/* Stores a result beside the marker; queued. */
+enum rc inbox_queue_result(struct inbox *x, struct bytes key, struct bytes data,
+	const char *content_type, struct err *err) MUST_CHECK;
+
+/* ---- parking -------------------------------------------------------------------------------------- */
+
+enum park_outcome {
+	PARK_PARKED,
+	PARK_MISMATCH,
+	PARK_DUPLICATE,
+	PARK_PRESENT,
+	PARK_REVIVED,
+	PARK_BUSY,
+	PARK_DROPPED,
+	PARK_AGAIN,
+};
+
+/* What to park.  state NULL: only look (see sql/0001, function park). */
+struct park {
+	const struct message *message;
+	struct bytes key;         /* absent: no key that can be used */
+	struct bytes fingerprint; /* without a key it is computed from the message */
+	const char *state;        /* "waiting", "failed" */
+	const char *reason;
+	const char *detail;
+	const char *sqlstate;
+	uint32_t attempts, crashes;
+	uint64_t delay_ms;
+	int64_t parked, parked_token; /* of a retry; parked 0: a delivery */
+	bool is_streamed; /* the body follows by inbox_park_piece */
+};
+
+/* Parks in a transaction of its own: one round trip, committed when it returns RC_OK.
+ * RC_UNKNOWN, RC_UNAVAILABLE as above: park it again. */
+enum rc inbox_park(struct inbox *x, const struct park *park, enum park_outcome *ret, int64_t *ret_id,
+	struct err *err) MUST_CHECK;
+
+/* The same for a body too large to be held: begin, pieces, end (which commits).  If begin's outcome is
+ * not PARK_PARKED nothing is open and no piece may follow. */
+enum rc inbox_park_begin(struct inbox *x, const struct park *park, enum park_outcome *ret,
+	int64_t *ret_id, struct err *err) MUST_CHECK;
+enum rc inbox_park_piece(struct inbox *x, int64_t id, uint32_t seq, struct bytes piece,
+	struct err *err) MUST_CHECK;
+enum rc inbox_park_end(struct inbox *x, struct err *err) MUST_CHECK;
+
+/* ---- retries ---------------------------------------------------------------------------------------- */
+
+struct due {
+	int64_t parked, token;
+	uint32_t attempts, crashes;
+	struct bytes key;         /* absent: none */
+	struct bytes fingerprint;
+	struct message message;
+	struct db_result *result; /* owns all of the above */
+};
+
+/* Takes one due message, committed.  *ret_found tells if there was one; due_done frees. */
+enum rc inbox_take_due(struct inbox *x, uint64_t lease_ms, bool *ret_found, struct due *ret,
+	struct err *err) MUST_CHECK;
+void due_done(struct due *d);
+
+/* Milliseconds until the next waiting message is due; UINT64_MAX: none waits. */
+enum rc inbox_next_due(struct inbox *x, uint64_t *ret_ms, struct err *err) MUST_CHECK;
+
+/* After an outage: gives back the attempt that was counted for a retry. */
+enum rc inbox_give_back(struct inbox *x, int64_t parked, int64_t token, struct err *err) MUST_CHECK;
+
+/* The worker that ran a retry died: counts it, once.  PARK_BUSY: later again. */
+enum rc inbox_count_crash(struct inbox *x, int64_t parked, int64_t token, const char *reason,
+	const char *detail, enum park_outcome *ret, struct err *err) MUST_CHECK;
+
+/* ---- the schedule; pure -------------------------------------------------------------------------------- */
+
+/* How many runs a message may have in all. */
+uint32_t retry_attempts_max(const struct config_consumer *c);
+/* Delay before the next run after `attempts` runs; random spreads it. */
+uint64_t retry_delay_ms(const struct config_consumer *c, uint32_t attempts, uint32_t random);
+
+#endif

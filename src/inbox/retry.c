@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/* Retries: parked messages whose time has come, and the schedule. */
+#include "inbox/array.h"
+#include "inbox/inbox.h"
+#include "inbox/sql.h"
+
+#include "base/backoff.h"
+#include "base/fd.h"
+
+uint32_t retry_attempts_max(const struct config_consumer *c)
+{
+	return 1 + c->retry_immediate + (uint32_t)c->n_retry_delays;
+}
+
+uint64_t retry_delay_ms(const struct config_consumer *c, uint32_t attempts, uint32_t random)
+{
+	if (attempts <= c->retry_immediate || c->n_retry_delays == 0)
+		return 0;
+	size_t step = attempts - c->retry_immediate - 1;
+	if (step >= c->n_retry_delays)
+		step = c->n_retry_delays - 1;
+	return jitter(c->retry_delays_ms[step], c->retry_jitter_percent, random);
+}
+
+static int64_t number(const struct db_result *res, size_t column)
+{
+	return db_result_int(res, 0, column);
+}
+
+static void read_due(struct due *d, struct db_result *res)
+{
+	struct bytes body = db_result_value(res, 0, 10);
+	*d = (struct due){
+		.parked = number(res, 0),
+		.token = number(res, 1),
+		.attempts = (uint32_t)number(res, 2),
+		.crashes = (uint32_t)number(res, 3),
+		.key = db_result_value(res, 0, 4),
+		.fingerprint = db_result_value(res, 0, 5),
+		.message =
+			{
+				.exchange = db_result_value(res, 0, 6),
+				.routing_key = db_result_value(res, 0, 7),
+				.redelivered = number(res, 8) != 0,
+				.properties = db_result_value(res, 0, 9),
+				.body = body,
+				.body_size = body.size,
+			},
+		.result = res,
+	};
+}
+
+/* One statement in a transaction of its own, committed: its result in *ret (may be NULL). */
+static enum rc run(struct inbox *x, enum inbox_sql sql, size_t n, const struct db_value *args,
+	struct db_result **ret, struct err *err)
+{
+	struct err later;
+	struct db_result *res = NULL;
+	if (inbox_queue_begin(x, err) != RC_OK || inbox_queue(x, sql, n, args, true, err) != RC_OK ||
+		inbox_queue_commit(x, err) != RC_OK)
+		return err->rc;
+	enum rc rc = db_next(x->db, NULL, err);
+	if (rc == RC_OK)
+		rc = db_next(x->db, &res, err);
+	enum rc end = inbox_end_commit(x, rc == RC_OK ? err : &later);
+	if (rc == RC_OK)
+		rc = end;
+	if (rc != RC_OK) {
+		db_result_free(res);
+		inbox_abandon(x);
+		return rc;
+	}
+	if (ret != NULL)
+		*ret = res;
+	else
+		db_result_free(res);
+	return RC_OK;
+}
+
+enum rc inbox_take_due(
+	struct inbox *x, uint64_t lease_ms, bool *ret_found, struct due *ret, struct err *err)
+{
+	struct number_text id, attempts, crashes, lease;
+	const struct db_value args[] = {value_int(&id, x->id),
+		value_int(&attempts, retry_attempts_max(x->consumer)),
+		value_int(&crashes, x->consumer->crash_limit), value_int(&lease, (int64_t)lease_ms)};
+	struct db_result *res = NULL;
+	if (run(x, SQL_TAKE_DUE, 4, args, &res, err) != RC_OK)
+		return err_ctx(err, "taking a message that is due");
+	*ret_found = db_result_rows(res) == 1;
+	if (*ret_found)
+		read_due(ret, res);
+	else
+		db_result_free(res);
+	return RC_OK;
+}
+
+void due_done(struct due *d)
+{
+	db_result_free(d->result);
+	d->result = NULL;
+}
+
+enum rc inbox_next_due(struct inbox *x, uint64_t *ret_ms, struct err *err)
+{
+	struct number_text id;
+	const struct db_value arg = value_int(&id, x->id);
+	AUTO(result) struct db_result *res = NULL;
+	if (db_exec(x->db, x->sql[SQL_NEXT_DUE], 1, &arg, true, &res, err) != RC_OK)
+		return err_ctx(err, "looking for waiting messages");
+	bool none = db_result_value(res, 0, 0).data == NULL;
+	int64_t ms = number(res, 0);
+	*ret_ms = none ? UINT64_MAX : ms > 0 ? (uint64_t)ms : 0;
+	return RC_OK;
+}
+
+enum rc inbox_give_back(struct inbox *x, int64_t parked, int64_t token, struct err *err)
+{
+	struct number_text id, tok;
+	const struct db_value args[] = {value_int(&id, parked), value_int(&tok, token)};
+	if (run(x, SQL_GIVE_BACK, 2, args, NULL, err) != RC_OK)
+		return err_ctx(err, "giving an attempt back");
+	return RC_OK;
+}
+
+enum rc inbox_count_crash(struct inbox *x, int64_t parked, int64_t token, const char *reason,
+	const char *detail, enum park_outcome *ret, struct err *err)
+{
+	struct number_text id, tok, attempts, crashes, delay;
+	const struct config_consumer *c = x->consumer;
+	const struct db_value args[] = {value_int(&id, parked), value_int(&tok, token),
+		value_text(reason), value_text(detail), value_int(&attempts, retry_attempts_max(c)),
+		value_int(&crashes, c->crash_limit),
+		value_int(&delay, (int64_t)retry_delay_ms(c, c->retry_immediate + 1, random_u32()))};
+	AUTO(result) struct db_result *res = NULL;
+	if (run(x, SQL_COUNT_CRASH, 7, args, &res, err) != RC_OK)
+		return err_ctx(err, "counting a crash");
+	struct bytes text = db_result_value(res, 0, 0);
+	*ret = bytes_equal(text, bytes_str("busy"))      ? PARK_BUSY
+	       : bytes_equal(text, bytes_str("dropped")) ? PARK_DROPPED
+							 : PARK_PARKED;
+	return RC_OK;
+}

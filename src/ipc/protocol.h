@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* What consumer and worker say to each other, frame by frame.  Pure. */
+#ifndef INBOXD_IPC_PROTOCOL_H
+#define INBOXD_IPC_PROTOCOL_H
+
+#include "ipc/frame.h"
+#include "message/message.h"
+
+enum frame_type {
+	/* consumer -> worker */
+	TO_HELLO = 1,   /* vhost; the first frame */
+	TO_BATCH,       /* u32 n, then n items: run them; answered by one FROM_VERDICTS */
+	TO_PARK,        /* park reason, detail, item: park without running; FROM_VERDICTS */
+	TO_PARK_BEGIN,  /* the same, but the body follows; FROM_VERDICTS comes after the end */
+	TO_PARK_PIECE,  /* a piece of the body */
+	TO_PARK_END,    /* the body is complete */
+	TO_PARK_ABORT,  /* the delivery is void: forget it; no answer */
+	TO_RETRY,       /* take one due message and run it; answered by FROM_RETRY */
+	TO_CRASHED,     /* i64 parked, i64 token, u8 timed out, detail: answered by FROM_RETRY */
+
+	/* worker -> consumer */
+	FROM_READY = 64, /* connected, registered, handler open: give me work */
+	FROM_DOWN,       /* u8 rc, text: cannot work now; everything in hand is void */
+	FROM_VERDICTS,   /* u32 n, u64 next_due_ms, then n times ref, u8 verdict */
+	FROM_TAKEN,      /* i64 parked, i64 token: about to run this retry */
+	FROM_RETRY,      /* u8 ran, u64 next_due_ms */
+};
+
+/* A delivery, as the consumer knows it. */
+struct delivery_ref {
+	uint32_t generation; /* of connection and channel: older ones are void */
+	uint64_t tag;
+};
+
+/* What becomes of a delivery. */
+enum verdict {
+	VERDICT_DONE,      /* committed, or known to be: settle it */
+	VERDICT_PARKED,    /* kept in inboxd.parked, committed: settle it */
+	VERDICT_DUPLICATE, /* the work was committed before: settle it */
+	VERDICT_BUSY,      /* key in hand elsewhere: offer it again later */
+	VERDICT_AGAIN,     /* nothing happened, or nobody knows: offer it again */
+	VERDICT_ALONE,     /* the batch failed: run it alone */
+	VERDICT_COUNT,
+};
+const char *verdict_name(enum verdict v);
+
+/* Why the consumer has a message parked without running it; the worker's reasons are texts. */
+enum park_reason {
+	PARK_NO_KEY,
+	PARK_UNUSABLE_KEY,
+	PARK_TOO_LARGE,
+	PARK_UNDECODABLE,
+	PARK_CRASHED,
+	PARK_TIMED_OUT,
+	PARK_REASON_COUNT,
+};
+const char *park_reason_name(enum park_reason r);
+
+enum item_flag {
+	ITEM_ALONE = 1,      /* runs alone: a failure uses an attempt */
+	ITEM_CONCURRENT = 2, /* met its twin in this process: a duplicate of that cause */
+};
+
+struct item {
+	struct delivery_ref ref;
+	uint8_t flags;
+	uint16_t crashes;     /* runs of this delivery that ended with their worker */
+	struct bytes key;     /* empty: none */
+	struct message message;
+};
+
+void item_encode(struct buf *out, const struct item *item);
+bool item_decode(struct reader *r, struct item *ret);
+
+void ref_encode(struct buf *out, const struct delivery_ref *ref);
+struct delivery_ref ref_decode(struct reader *r);
+
+/* u16 size and bytes. */
+void short_encode(struct buf *out, struct bytes b);
+struct bytes short_decode(struct reader *r);
+
+#endif
