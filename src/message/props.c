@@ -110,6 +110,11 @@ const char *prop_name(enum prop p)
 	return props_table[p].name;
 }
 
+bool prop_is_number(enum prop p)
+{
+	return props_table[p].wire == WIRE_OCTET || props_table[p].wire == WIRE_U64;
+}
+
 static double float_of(uint32_t bits)
 {
 	float f;
@@ -218,7 +223,7 @@ bool field_next(struct reader *r, bool is_array, struct field *ret)
 	return read_value(r, ret);
 }
 
-void props_header(const struct props *p, struct bytes name, struct field *ret)
+bool props_header(const struct props *p, struct bytes name, struct field *ret)
 {
 	struct reader r = reader_of(p->text[PROP_HEADERS]);
 	struct field f;
@@ -226,6 +231,7 @@ void props_header(const struct props *p, struct bytes name, struct field *ret)
 	while (field_next(&r, false, &f))
 		if (bytes_equal(f.name, name))
 			*ret = f;
+	return !r.bad;
 }
 
 static void add_decimal(struct buf *out, int64_t value, uint8_t scale)

@@ -39,6 +39,7 @@ bool props_decode(struct bytes raw, struct props *ret);
  * PROP_COUNT if there is none. */
 enum prop prop_by_name(struct bytes name);
 const char *prop_name(enum prop p);
+bool prop_is_number(enum prop p); /* its value stands in number[], not in text[] */
 
 /* What a property list says, written back to wire form: the inverse of props_decode. */
 void props_encode(struct buf *out, const struct props *p);
@@ -73,8 +74,9 @@ struct field {
  * the bytes are malformed. */
 bool field_next(struct reader *r, bool is_array, struct field *ret);
 
-/* Looks a header up; the last one of that name wins.  FIELD_ABSENT if there is none. */
-void props_header(const struct props *p, struct bytes name, struct field *ret);
+/* Looks a header up; the last one of that name wins.  FIELD_ABSENT if there is none.  False if the
+ * table is malformed: what stands before the fault was read. */
+bool props_header(const struct props *p, struct bytes name, struct field *ret);
 
 /* A scalar's text (true, -5, 1.5, 12.34, bytes as they are) appended to out; false for void,
  * array, table and absent. */
