@@ -334,12 +334,12 @@ servers_show_logs() {
 }
 
 servers_start() {
-	local dir=$1 plugins='' owner='' user pgbin rabbitbin as base ok=1 pg rabbit
+	local dir=$1 plugins='' owner='' owner_born='' user pgbin rabbitbin as base ok=1 pg rabbit
 	shift
 	while [ $# -gt 0 ]; do
 		case $1 in
 		--plugins) plugins=$2 ;;
-		--owner) owner=$2 ;;
+		--owner) owner=$2 owner_born=$(servers_born "$2") ;;
 		*) servers_say "unknown option $1"; return 64 ;;
 		esac
 		shift 2
@@ -378,7 +378,7 @@ servers_start() {
 	(umask 077; cat "$dir/postgres.env" "$dir/rabbitmq.env" >"$dir/env")
 	rm -f "$dir/postgres.env" "$dir/rabbitmq.env"
 	if [ -n "$owner" ]; then
-		servers_watch "$owner" "$(servers_born "$owner")" "$dir" </dev/null >/dev/null 2>&1 &
+		servers_watch "$owner" "$owner_born" "$dir" </dev/null >/dev/null 2>&1 &
 		disown $!
 	fi
 }
