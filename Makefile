@@ -122,7 +122,7 @@ $$(shell mkdir -p $$(dir $(1)))
 $$(file >$(1),$$(strip $(2)))
 endif
 endef
-ifneq ($(filter-out help clean format lint uninstall,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out help clean format uninstall,$(or $(MAKECMDGOALS),all)),)
 $(eval $(call remember,$(B)/flags,$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(LDFLAGS) $$(WARNINGS) $$(MODE) \
   $$(HARDENING) $$(OUR_CPPFLAGS)))
 $(eval $(call remember,$(B)/gen/sql_files.h,$$(patsubst sql/%.sql,SQL_FILE(%),$$(SQL))))
@@ -192,7 +192,165 @@ $(B)/tests/handlers/%.so: tests/handlers/%.c $(B)/flags
 check-unit: $(B)/tests/unit
 	$(B)/tests/unit
 
+# Both run on what was just built, in a place of their own.
+check-install: all
+	tests/install/run.sh "$(MAKE)" $(B)
+
+check-systemd: all
+	tests/systemd/run.sh $(B)
+
+check: check-unit check-install check-systemd
+
+COVERAGE_OF ?= check-unit
+coverage:
+	@command -v lcov >/dev/null || { echo "coverage needs lcov: apt-get install lcov" >&2; exit 1; }
+	$(MAKE) VARIANT=cov $(COVERAGE_OF)
+	lcov --quiet --capture --directory build/cov/obj/src --output-file build/cov/coverage.info
+	genhtml --quiet --output-directory build/cov/coverage build/cov/coverage.info
+	@lcov --summary build/cov/coverage.info
+	@echo "see build/cov/coverage/index.html"
+
+# ---- lint ------------------------------------------------------------------------------------
+HEADERS := $(sort $(wildcard src/*/*.h src/*/*/*.h tests/*/*.h tests/*/*/*.h))
+SOURCES := $(sort src/main.c $(LIB_SRC) $(ROLE_SRC) $(CTL_SRC) $(HANDLER_SRC) $(UNIT_SRC) \
+  $(INTEGRATION_SRC) $(wildcard tests/handlers/*.c tests/fuzz/*.c))
+SCRIPTS := $(sort $(wildcard .ci/run tests/*.sh tests/*/*.sh))
+PLAIN_FLAGS = $(OUR_CPPFLAGS) $(CPPFLAGS) -std=gnu11 $(PKG_CFLAGS)
+
+lint: lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy
+
+lint-licence:
+	tests/lint/licence.sh
+
+lint-scripts:
+	$(SHELLCHECK) $(SCRIPTS)
+
+# Each header compiles alone; the public ones also as C99 and as C++.
+lint-headers: | $(B)/.libraries
+	@for h in $(HEADERS); do \
+	  echo "#include \"$$h\"" | $(CC) $(PLAIN_FLAGS) $(WARNINGS) -Wno-unused-function -Werror -I. -fsyntax-only -x c - || exit 1; done
+	@for h in $(wildcard src/handler/inboxd/*.h); do \
+	  echo "#include \"$$h\"" | $(CC) -std=c99 -Wall -Wextra -Wpedantic -Werror -I. -Isrc/handler -fsyntax-only -x c - && \
+	  echo "#include \"$$h\"" | $(CXX) -std=c++11 -Wall -Wextra -Wpedantic -Werror -I. -Isrc/handler -fsyntax-only -x c++ - || exit 1; done
+	@echo "$(words $(HEADERS)) headers compile alone"
+
+lint-cppcheck: | $(B)/.libraries
+	@mkdir -p $(B)/lint/cppcheck
+	$(CPPCHECK) --quiet --error-exitcode=1 --std=c11 --enable=warning,performance,portability \
+	  --inline-suppr --suppressions-list=tests/lint/cppcheck.txt --cppcheck-build-dir=$(B)/lint/cppcheck \
+	  $(filter -I% -D%,$(OUR_CPPFLAGS)) $(filter src/%,$(SOURCES))
+
+# A file is looked at again when it, a header of its own or the list of checks has changed.
+lint-tidy: $(patsubst %.c,$(B)/lint/%.tidy,$(filter-out src/handlers/% tests/handlers/% tests/fuzz/%,$(SOURCES)))
+$(B)/lint/%.tidy: %.c $(B)/obj/%.o .clang-tidy
+	@mkdir -p $(@D)
+	$(call say,TIDY)
+	$(Q)$(CLANG_TIDY) --quiet $< -- $(PLAIN_FLAGS) 2>$@.log || { cat $@.log >&2; exit 1; }
+	@touch $@
+
+format:
+	$(CLANG_FORMAT) -i $(SOURCES) $(HEADERS)
+
+# ---- install ---------------------------------------------------------------------------------
+D = $(DESTDIR)
+SHIPPED_HANDLERS := $(filter $(B)/handlers/sql.so,$(HANDLERS))
+EXAMPLES := $(filter-out src/handlers/sql.c,$(HANDLER_SRC))
+MAN := $(sort $(wildcard conf/man/*.[1-9]))
+PUBLIC_HEADERS := $(sort $(wildcard src/handler/inboxd/*.h))
+man_place = $(MANDIR)/man$(subst .,,$(suffix $(1)))/$(notdir $(1))
+
+# The files of systemd/ and conf/ name the places of a distribution's package.
+PLACED = sed -e 's|/usr/sbin/|$(SBINDIR)/|g' -e 's|/etc/inboxd|$(SYSCONFDIR)/inboxd|g' \
+  -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|g' \
+  -e 's|@HANDLERDIR@|$(HANDLERDIR)|g' -e 's|@VERSION@|$(VERSION)|g'
+# $(call put,SOURCE,PLACE): one file with its places filled in, as a recipe line.
+put = $(PLACED) $(1) >$(B)/put && $(INSTALL) -m 0644 $(B)/put $(D)$(2)
+
+install: all
+	$(INSTALL) -d -m 0755 $(addprefix $(D),$(BINDIR) $(SBINDIR) $(HANDLERDIR) $(INCLUDEDIR)/inboxd \
+	  $(PKGCONFIGDIR) $(UNITDIR) $(SYSUSERSDIR) $(TMPFILESDIR) $(DOCDIR)/examples \
+	  $(SYSCONFDIR)/inboxd/conf.d $(sort $(dir $(foreach m,$(MAN),$(call man_place,$(m))))))
+	$(INSTALL) -m 0755 $(B)/inboxd $(D)$(SBINDIR)/inboxd
+	$(INSTALL) -m 0755 $(B)/inboxctl $(D)$(BINDIR)/inboxctl
+	$(INSTALL) -m 0644 $(SHIPPED_HANDLERS) $(D)$(HANDLERDIR)/
+	$(INSTALL) -m 0644 $(PUBLIC_HEADERS) $(D)$(INCLUDEDIR)/inboxd/
+	$(call put,conf/inboxd.pc.in,$(PKGCONFIGDIR)/inboxd.pc)
+	$(call put,systemd/inboxd.service,$(UNITDIR)/inboxd.service)
+	$(call put,systemd/inboxd@.service,$(UNITDIR)/inboxd@.service)
+	$(call put,systemd/inboxd.sysusers,$(SYSUSERSDIR)/inboxd.conf)
+	$(call put,systemd/inboxd.tmpfiles,$(TMPFILESDIR)/inboxd.conf)
+	$(foreach m,$(MAN),$(call put,$(m),$(call man_place,$(m))) &&) true
+	$(INSTALL) -m 0644 README.md CHANGELOG.md LICENSE $(D)$(DOCDIR)/
+	$(INSTALL) -m 0644 $(EXAMPLES) $(D)$(DOCDIR)/examples/
+	test -e $(D)$(SYSCONFDIR)/inboxd/inboxd.yaml || \
+	  $(INSTALL) -m 0644 conf/inboxd.yaml $(D)$(SYSCONFDIR)/inboxd/inboxd.yaml
+	@test -n "$(D)" || echo "next: systemd-sysusers && systemd-tmpfiles --create && systemctl daemon-reload"
+
+# Leaves the configuration, and handlers that are not ours.
+uninstall:
+	rm -f $(D)$(SBINDIR)/inboxd $(D)$(BINDIR)/inboxctl $(D)$(PKGCONFIGDIR)/inboxd.pc \
+	  $(D)$(UNITDIR)/inboxd.service $(D)$(UNITDIR)/inboxd@.service \
+	  $(D)$(SYSUSERSDIR)/inboxd.conf $(D)$(TMPFILESDIR)/inboxd.conf \
+	  $(foreach m,$(MAN),$(D)$(call man_place,$(m))) \
+	  $(addprefix $(D)$(HANDLERDIR)/,$(notdir $(SHIPPED_HANDLERS))) \
+	  $(addprefix $(D)$(INCLUDEDIR)/inboxd/,$(notdir $(PUBLIC_HEADERS))) \
+	  $(addprefix $(D)$(DOCDIR)/,README.md CHANGELOG.md LICENSE $(addprefix examples/,$(notdir $(EXAMPLES))))
+	@for d in $(HANDLERDIR) $(dir $(HANDLERDIR)) $(INCLUDEDIR)/inboxd $(DOCDIR)/examples $(DOCDIR); do \
+	  rmdir "$(D)$$d" 2>/dev/null || true; done
+
+clean:
+	rm -rf build
+
+# ---- help ------------------------------------------------------------------------------------
+define HELP
+Targets
+  all                 programs and handlers, in build/VARIANT/ (the default)
+  check               all tests
+  check-unit          unit tests
+  check-install       what install and uninstall put, leave and remove
+  check-systemd       the units are valid and locked down
+  coverage            tests of COVERAGE_OF with line coverage: build/cov/coverage/index.html
+  lint                lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy
+  lint-licence        every file says its licence
+  lint-scripts        shellcheck over the scripts
+  lint-headers        every header compiles alone, the public ones as C99 and C++ too
+  lint-cppcheck       cppcheck over src/
+  lint-tidy           clang-tidy, file by file
+  format              clang-format all sources in place
+  install             programs, handlers, header, units, manual; never overwrites a configuration
+  uninstall           removes what install put, but for the configuration
+  clean               removes build/
+  help                this text
+Variables
+  VARIANT=release     release debug asan tsan cov faults
+  WERROR=1            warnings are errors
+  V=1                 shows the commands
+  CC=cc               compiler
+  CXX=g++             C++ compiler, for lint-headers and the test of a C++ handler
+  CFLAGS= CPPFLAGS= LDFLAGS=   yours, behind ours
+  PKG_CONFIG INSTALL CLANG CLANG_FORMAT CLANG_TIDY CPPCHECK SHELLCHECK   programs used
+  COVERAGE_OF=check-unit   targets that coverage runs
+  B=build/VARIANT     where everything is built
+  DESTDIR=            put in front of every path by install and uninstall
+  PREFIX=/usr/local   beneath it BINDIR, SBINDIR, LIBDIR, INCLUDEDIR, MANDIR, DOCDIR
+  SYSCONFDIR=/etc     holds inboxd/inboxd.yaml
+  BINDIR=PREFIX/bin   inboxctl
+  SBINDIR=PREFIX/sbin inboxd
+  LIBDIR=PREFIX/lib   beneath it HANDLERDIR and PKGCONFIGDIR
+  INCLUDEDIR=PREFIX/include   inboxd/handler.h
+  MANDIR=PREFIX/share/man     manual pages
+  DOCDIR=PREFIX/share/doc/inboxd   this README and the examples
+  PKGCONFIGDIR=LIBDIR/pkgconfig    inboxd.pc
+  HANDLERDIR=LIBDIR/inboxd/handlers   where handlers are looked for unless configured
+  UNITDIR=PREFIX/lib/systemd/system   units
+  SYSUSERSDIR=PREFIX/lib/sysusers.d   the user inboxd
+  TMPFILESDIR=PREFIX/lib/tmpfiles.d   directories
+endef
+help:
+	@: $(info $(HELP))
+
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 -include $(OBJECTS:.o=.d) $(HANDLERS:.so=.d) $(TEST_HANDLERS:.so=.d)
-.PHONY: all check-unit
+.PHONY: all check check-unit check-install check-systemd coverage format install uninstall clean help
+.PHONY: lint lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy
