@@ -203,7 +203,7 @@ check: check-unit check-install check-systemd
 
 COVERAGE_OF ?= check-unit
 coverage:
-	@command -v lcov >/dev/null || { echo "coverage needs lcov: apt-get install lcov" >&2; exit 1; }
+	tests/deps.sh lint
 	$(MAKE) VARIANT=cov $(COVERAGE_OF)
 	lcov --quiet --capture --directory build/cov/obj/src --output-file build/cov/coverage.info
 	genhtml --quiet --output-directory build/cov/coverage build/cov/coverage.info
@@ -217,7 +217,10 @@ SOURCES := $(sort src/main.c $(LIB_SRC) $(ROLE_SRC) $(CTL_SRC) $(HANDLER_SRC) $(
 SCRIPTS := $(sort $(wildcard .ci/run tests/*.sh tests/*/*.sh))
 PLAIN_FLAGS = $(OUR_CPPFLAGS) $(CPPFLAGS) -std=gnu11 $(PKG_CFLAGS)
 
-lint: lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy
+lint: lint-tools lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy
+
+lint-tools:
+	tests/deps.sh lint
 
 lint-licence:
 	tests/lint/licence.sh
@@ -310,7 +313,8 @@ Targets
   check-install       what install and uninstall put, leave and remove
   check-systemd       the units are valid and locked down
   coverage            tests of COVERAGE_OF with line coverage: build/cov/coverage/index.html
-  lint                lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy
+  lint                lint-tools lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy
+  lint-tools          the packages that lint needs
   lint-licence        every file says its licence
   lint-scripts        shellcheck over the scripts
   lint-headers        every header compiles alone, the public ones as C99 and C++ too
@@ -353,4 +357,4 @@ help:
 .DELETE_ON_ERROR:
 -include $(OBJECTS:.o=.d) $(HANDLERS:.so=.d) $(TEST_HANDLERS:.so=.d)
 .PHONY: all check check-unit check-install check-systemd coverage format install uninstall clean help
-.PHONY: lint lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy
+.PHONY: lint lint-tools lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 # Sees to it that Debian's packages for what comes next are there.
 #
-#   tests/deps.sh build|demo|check          installs them
-#   tests/deps.sh list build|demo|check     names them
+#   tests/deps.sh build|demo|check|lint          installs them
+#   tests/deps.sh list build|demo|check|lint     names them
 #
-# demo contains build, check contains demo.  As root it installs what is missing; otherwise it prints the one
+# demo contains build, check contains demo; lint is build and the tools of developers.  As root it installs what is missing; otherwise it prints the one
 # line that would, and fails.  The servers that come along are not started by it.
 set -euo pipefail
 
@@ -37,6 +37,16 @@ mosquitto-clients -
 nodejs            command -v node
 npm               command -v npm
 ca-certificates   -
+systemd           command -v systemd-analyze
+"
+LINT="
+clang        -
+clang-format -
+clang-tidy   -
+cppcheck     -
+g++          command -v c++
+lcov         -
+shellcheck   -
 "
 
 is_there() {
@@ -95,8 +105,9 @@ case "${1:-}" in
 build) wanted=$BUILD ;;
 demo) wanted=$BUILD$DEMO ;;
 check) wanted=$BUILD$DEMO$CHECK ;;
+lint) wanted=$BUILD$LINT ;;
 *)
-	echo "usage: $0 [list] build|demo|check" >&2
+	echo "usage: $0 [list] build|demo|check|lint" >&2
 	exit 64
 	;;
 esac
