@@ -7,8 +7,6 @@
 #include "config/config.h"
 #include "handler/inboxd/handler.h"
 
-#include <sys/types.h>
-
 /* Which file a handler was loaded from: two are the same file, unchanged, iff all fields are equal. */
 struct handler_file {
 	char path[4096];
@@ -17,22 +15,27 @@ struct handler_file {
 };
 
 struct handler {
-	const struct inboxd_handler *entries; /* inside the loaded object */
+	struct inboxd_handler entries; /* a copy; what an older handler does not have is zero */
 	struct handler_file file;
 	void *dl;
 };
 
-/* Looks NAME.so up in the directories: RC_FATAL when it is in none of them, or in two.  Touches nothing
- * but stat. */
+/* Looks NAME.so up in the directories: RC_FATAL when it is in none of them, or in two; the text names
+ * what is there.  Opens no handler. */
 enum rc handler_find(const struct string_list *directories, const char *name,
 	struct handler_file *ret, struct err *err) MUST_CHECK;
 
+/* Whether two finds gave the same file, unchanged. */
+bool handler_file_equal(const struct handler_file *a, const struct handler_file *b);
+
 /* Finds, checks (owner root or our user; file and directories above not writable by others; ELF for
  * this machine; whole, not truncated), copies into a sealed memfd (a file in runtime_directory where
- * memfd cannot be loaded from), loads the copy RTLD_NOW|RTLD_LOCAL, checks symbol, ABI number and
- * sizes.  Every refusal says which file and what to do. */
+ * a memfd cannot be loaded from), loads the copy RTLD_NOW|RTLD_LOCAL, checks symbol, ABI number and
+ * sizes.  RC_FATAL; every refusal says which file and what to do.  What happens to the file later
+ * does not reach the loaded handler. */
 enum rc handler_load(const struct string_list *directories, const char *name,
 	const char *runtime_directory, struct handler *ret, struct err *err) MUST_CHECK;
+/* Nothing of the handler may be in use any more.  NULL and {0} are fine. */
 void handler_unload(struct handler *h);
 
 #endif
