@@ -111,7 +111,7 @@ obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 LIB := $(B)/libinboxd.a
 ROLE_LIB := $(B)/libroles.a
 HANDLERS := $(HANDLER_SRC:src/handlers/%.c=$(B)/handlers/%.so)
-TEST_HANDLERS := $(patsubst tests/handlers/%.c,$(B)/tests/handlers/%.so,$(wildcard tests/handlers/*.c))
+TEST_HANDLERS := $(patsubst tests/handlers/%,$(B)/tests/handlers/%.so,$(basename $(wildcard tests/handlers/*.c tests/handlers/*.cc)))
 OBJECTS := $(call obj,src/main.c $(LIB_SRC) $(ROLE_SRC) $(CTL_SRC) $(UNIT_SRC) $(INTEGRATION_SRC))
 
 # $(call remember,FILE,TEXT) writes FILE when TEXT is not what it holds: whatever depends on it is made
@@ -189,8 +189,13 @@ $(B)/tests/handlers/%.so: tests/handlers/%.c $(B)/flags
 	$(call say,SO)
 	$(Q)$(CC) -D_GNU_SOURCE -Isrc/handler -std=gnu11 -g -O1 -fPIC $(PQ_CFLAGS) -MMD -MP -shared -o $@ $<
 
-check-unit: $(B)/tests/unit
-	$(B)/tests/unit
+$(B)/tests/handlers/%.so: tests/handlers/%.cc $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,SO)
+	$(Q)$(CXX) -Isrc/handler -std=c++20 -Wall -Wextra -g -O1 -fPIC -MMD -MP -shared -o $@ $<
+
+check-unit: $(B)/tests/unit $(TEST_HANDLERS)
+	INBOXD_TEST_HANDLERS=$(abspath $(B))/tests/handlers $(B)/tests/unit
 
 # Both run on what was just built, in a place of their own.
 check-install: all
