@@ -78,7 +78,7 @@ ifeq ($(MODE),)
 $(error VARIANT is one of release debug asan tsan cov faults, not "$(VARIANT)")
 endif
 
-PKGS := librabbitmq libpq yaml-0.1 libsystemd libcrypto
+PKGS := librabbitmq libpq yaml-0.1 libsystemd libssl libcrypto
 $(call once,PKG_CFLAGS,$(PKG_CONFIG) --cflags $(PKGS))
 $(call once,PKG_LIBS,$(PKG_CONFIG) --libs $(PKGS))
 $(call once,PQ_CFLAGS,$(PKG_CONFIG) --cflags libpq)
