@@ -110,6 +110,7 @@ SQL := $(sort $(wildcard sql/*.sql))
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 LIB := $(B)/libinboxd.a
 ROLE_LIB := $(B)/libroles.a
+CTL_LIB := $(B)/libctl.a
 HANDLERS := $(HANDLER_SRC:src/handlers/%.c=$(B)/handlers/%.so)
 TEST_HANDLERS := $(patsubst tests/handlers/%,$(B)/tests/handlers/%.so,$(basename $(wildcard tests/handlers/*.c tests/handlers/*.cc)))
 OBJECTS := $(call obj,src/main.c $(LIB_SRC) $(ROLE_SRC) $(CTL_SRC) $(UNIT_SRC) $(INTEGRATION_SRC))
@@ -133,7 +134,8 @@ all: $(B)/inboxd $(B)/inboxctl $(HANDLERS)
 
 $(LIB): $(call obj,$(LIB_SRC))
 $(ROLE_LIB): $(call obj,$(ROLE_SRC))
-$(LIB) $(ROLE_LIB): $(B)/sources
+$(CTL_LIB): $(call obj,$(filter-out %/main.c,$(CTL_SRC)))
+$(LIB) $(ROLE_LIB) $(CTL_LIB): $(B)/sources
 	@rm -f $@
 	$(call say,AR)
 	$(Q)$(AR) rcs $@ $(filter %.o,$^)
@@ -144,7 +146,7 @@ $(B)/inboxd: $(call obj,src/main.c) $(ROLE_LIB) $(LIB)
 	$(call say,LD)
 	$(LINK) $(PKG_LIBS) -ldl
 
-$(B)/inboxctl: $(call obj,$(CTL_SRC)) $(LIB) $(B)/sources
+$(B)/inboxctl: $(call obj,src/ctl/main.c) $(CTL_LIB) $(LIB)
 	$(call say,LD)
 	$(LINK) $(PKG_LIBS) -ldl
 
@@ -174,7 +176,7 @@ $(B)/.libraries:
 	@touch $@
 
 # ---- tests -----------------------------------------------------------------------------------
-$(B)/tests/unit: $(call obj,$(UNIT_SRC)) $(ROLE_LIB) $(LIB)
+$(B)/tests/unit: $(call obj,$(UNIT_SRC)) $(CTL_LIB) $(ROLE_LIB) $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(LINK) $(CHECK_LIBS) $(PKG_LIBS) -ldl -lm
