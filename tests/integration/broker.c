@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/* The tests' own publisher and inspector, on rabbitmq-c and on the console inside the broker. */
+#include "harness.h"
+
+#include "internal.h"
+
+#include <amqp_tcp_socket.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { CONFIRMED = 1, PLAIN = 2 };
+
+static char declared[64][96];
+static size_t n_declared;
+
+static amqp_bytes_t text_bytes(const char *s)
+{
+	return amqp_cstring_bytes(s);
+}
+
+static void must_reply(struct world *w, const char *what)
+{
+	amqp_rpc_reply_t r = amqp_get_rpc_reply(w->broker);
+	if (r.reply_type == AMQP_RESPONSE_NORMAL)
+		return;
+	const char *why = "refused by the broker";
+	if (r.reply_type == AMQP_RESPONSE_LIBRARY_EXCEPTION)
+		why = amqp_error_string2(r.library_error);
+	ck_abort_msg("%s: %s", what, why);
+}
+
+void broker_open(struct world *w)
+{
+	char uri[512];
+	(void)snprintf(uri, sizeof uri, "%s", environment("INBOXD_TEST_AMQP_URI"));
+	struct amqp_connection_info info;
+	ck_assert_int_eq(amqp_parse_url(uri, &info), AMQP_STATUS_OK);
+	w->broker = amqp_new_connection();
+	amqp_socket_t *socket = amqp_tcp_socket_new(w->broker);
+	ck_assert_int_eq(amqp_socket_open(socket, info.host, info.port), AMQP_STATUS_OK);
+	/* No heartbeat: a test may look away for long. */
+	amqp_rpc_reply_t r = amqp_login(w->broker, info.vhost, 0, 131072, 0, AMQP_SASL_METHOD_PLAIN,
+		info.user, info.password);
+	ck_assert_msg(r.reply_type == AMQP_RESPONSE_NORMAL, "cannot log in to the broker");
+	(void)amqp_channel_open(w->broker, CONFIRMED);
+	must_reply(w, "channel.open");
+	(void)amqp_confirm_select(w->broker, CONFIRMED);
+	must_reply(w, "confirm.select");
+	(void)amqp_channel_open(w->broker, PLAIN);
+	must_reply(w, "channel.open");
+}
+
+void broker_close(struct world *w)
+{
+	while (n_declared > 0) {
+		(void)amqp_queue_delete(w->broker, PLAIN, text_bytes(declared[--n_declared]), 0, 0);
+		must_reply(w, "queue.delete");
+	}
+	(void)amqp_connection_close(w->broker, AMQP_REPLY_SUCCESS);
+	(void)amqp_destroy_connection(w->broker);
+}
+
+/* ---- queues ---------------------------------------------------------------------------------- */
+
+void queue_declare(struct world *w, const char *queue, const char *type)
+{
+	amqp_table_entry_t entry = {.key = text_bytes("x-queue-type"),
+		.value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = text_bytes(type ? type : "classic")}};
+	amqp_table_t arguments = {.num_entries = type != NULL, .entries = &entry};
+	(void)amqp_queue_declare(w->broker, PLAIN, text_bytes(queue), 0, 1, 0, 0, arguments);
+	must_reply(w, "queue.declare");
+	for (size_t i = 0; i < n_declared; i++)
+		if (strcmp(declared[i], queue) == 0)
+			return;
+	ck_assert_uint_lt(n_declared, sizeof declared / sizeof declared[0]);
+	(void)snprintf(declared[n_declared++], sizeof declared[0], "%s", queue);
+}
+
+void queue_delete(struct world *w, const char *queue)
+{
+	(void)amqp_queue_delete(w->broker, PLAIN, text_bytes(queue), 0, 0);
+	must_reply(w, "queue.delete");
+}
+
+void queue_bind(struct world *w, const char *queue, const char *exchange, const char *routing_key)
+{
+	(void)amqp_queue_bind(w->broker, PLAIN, text_bytes(queue), text_bytes(exchange),
+		text_bytes(routing_key), amqp_empty_table);
+	must_reply(w, "queue.bind");
+}
+
+/* ---- publishing ------------------------------------------------------------------------------ */
+
+/* Which of the messages published on channel 1 the broker has taken: confirms come in any order, singly
+ * or for all up to a tag. */
+static struct {
+	bool *taken; /* by delivery tag */
+	uint64_t size;
+	uint64_t all_below; /* every tag up to here is taken */
+	uint64_t count;
+} confirms;
+
+static void confirm_one(uint64_t tag)
+{
+	ck_assert_uint_lt(tag, confirms.size);
+	if (!confirms.taken[tag])
+		confirms.count++;
+	confirms.taken[tag] = true;
+}
+
+static void confirm_all_up_to(uint64_t tag)
+{
+	while (confirms.all_below < tag)
+		confirm_one(++confirms.all_below);
+}
+
+static void read_confirm(struct world *w)
+{
+	struct timeval timeout = {.tv_sec = 60};
+	amqp_frame_t f;
+	int rc = amqp_simple_wait_frame_noblock(w->broker, &f, &timeout);
+	ck_assert_msg(rc == AMQP_STATUS_OK, "waiting for confirms: %s", amqp_error_string2(rc));
+	ck_assert_int_eq(f.frame_type, AMQP_FRAME_METHOD);
+	ck_assert_msg(f.payload.method.id == AMQP_BASIC_ACK_METHOD,
+		"the broker did not take a message: method %#x", f.payload.method.id);
+	const amqp_basic_ack_t *ack = f.payload.method.decoded;
+	if (ack->multiple)
+		confirm_all_up_to(ack->delivery_tag);
+	else
+		confirm_one(ack->delivery_tag);
+	amqp_maybe_release_buffers(w->broker);
+}
+
+static void publish_raw(struct world *w, const char *queue, const amqp_basic_properties_t *properties,
+	amqp_bytes_t body)
+{
+	if (++w->published >= confirms.size) {
+		uint64_t size = confirms.size == 0 ? 4096 : 2 * confirms.size;
+		confirms.taken = realloc(confirms.taken, size * sizeof *confirms.taken);
+		ck_assert_ptr_nonnull(confirms.taken);
+		memset(confirms.taken + confirms.size, 0, (size - confirms.size) * sizeof *confirms.taken);
+		confirms.size = size;
+	}
+	int rc = amqp_basic_publish(w->broker, CONFIRMED, amqp_empty_bytes, text_bytes(queue), 1, 0,
+		properties, body);
+	ck_assert_msg(rc == AMQP_STATUS_OK, "publish: %s", amqp_error_string2(rc));
+	if (w->published - confirms.count > 4000)
+		while (w->published - confirms.count > 2000)
+			read_confirm(w);
+}
+
+void publish(struct world *w, const char *queue, const struct msg *m)
+{
+	amqp_table_entry_t act = {.key = text_bytes("act"),
+		.value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = text_bytes(m->act ? m->act : "")}};
+	amqp_basic_properties_t p = {._flags = AMQP_BASIC_DELIVERY_MODE_FLAG, .delivery_mode = 2};
+	if (m->id != NULL) {
+		p._flags |= AMQP_BASIC_MESSAGE_ID_FLAG;
+		p.message_id = text_bytes(m->id);
+	}
+	if (m->act != NULL) {
+		p._flags |= AMQP_BASIC_HEADERS_FLAG;
+		p.headers = (amqp_table_t){.num_entries = 1, .entries = &act};
+	}
+	const char *text = m->body != NULL ? m->body : "x";
+	amqp_bytes_t body = {.len = m->size != 0 ? m->size : strlen(text), .bytes = (void *)(uintptr_t)text};
+	publish_raw(w, queue, m->properties != NULL ? m->properties : &p, body);
+}
+
+void publish_confirm(struct world *w)
+{
+	while (confirms.count < w->published)
+		read_confirm(w);
+}
+
+void publish_many(struct world *w, const char *queue, const char *prefix, int n)
+{
+	for (int i = 0; i < n; i++) {
+		char id[96], body[32];
+		(void)snprintf(id, sizeof id, "%s%d", prefix, i);
+		(void)snprintf(body, sizeof body, "%d", i);
+		publish(w, queue, &(struct msg){.id = id, .body = body});
+	}
+	publish_confirm(w);
+}
+
+int move_messages(struct world *w, const char *from, const char *to)
+{
+	for (int n = 0;; n++) {
+		amqp_rpc_reply_t r = amqp_basic_get(w->broker, PLAIN, text_bytes(from), 1);
+		ck_assert_int_eq(r.reply_type, AMQP_RESPONSE_NORMAL);
+		if (r.reply.id == AMQP_BASIC_GET_EMPTY_METHOD)
+			return n;
+		amqp_message_t m;
+		r = amqp_read_message(w->broker, PLAIN, &m, 0);
+		ck_assert_int_eq(r.reply_type, AMQP_RESPONSE_NORMAL);
+		publish_raw(w, to, &m.properties, m.body);
+		publish_confirm(w);
+		amqp_destroy_message(&m);
+		amqp_maybe_release_buffers(w->broker);
+	}
+}
+
+/* ---- console --------------------------------------------------------------------------------- */
+
+static int console_fd = -1;
+static FILE *console;
+
+static void console_open(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	(void)snprintf(address.sun_path, sizeof address.sun_path, "%s", environment("INBOXD_TEST_CONSOLE"));
+	console_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	ck_assert_int_ge(console_fd, 0);
+	ck_assert_msg(connect(console_fd, (struct sockaddr *)&address, sizeof address) == 0,
+		"no console of the broker at %s", address.sun_path);
+	console = fdopen(console_fd, "r");
+	ck_assert_ptr_nonnull(console);
+}
+
+const char *broker_eval(const char *fmt, ...)
+{
+	static char answer[65536];
+	va_list args;
+	if (console == NULL)
+		console_open();
+	va_start(args, fmt);
+	int n = vdprintf(console_fd, fmt, args);
+	va_end(args);
+	ck_assert_msg(n > 0 && dprintf(console_fd, ".\n") > 0, "the broker's console is gone");
+	ck_assert_msg(fgets(answer, sizeof answer, console) != NULL, "the broker's console is gone");
+	answer[strcspn(answer, "\n")] = '\0';
+	return answer;
+}
+
+struct queue_state queue_state(const char *queue)
+{
+	struct queue_state s = {-1, -1, -1};
+	const char *answer = broker_eval(
+		"case rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, <<\"%s\">>)) of "
+		"{ok, Q} -> [V || {_, V} <- rabbit_amqqueue:info(Q, "
+		"[messages_ready, messages_unacknowledged, consumers])]; E -> E end",
+		queue);
+	if (sscanf(answer, "[%d,%d,%d]", &s.ready, &s.unacked, &s.consumers) != 3)
+		return (struct queue_state){-1, -1, -1};
+	return s;
+}
+
+bool is_settled(const char *queue)
+{
+	for (int i = 0; i < 3; i++) {
+		struct queue_state s = queue_state(queue);
+		if (s.ready != 0 || s.unacked != 0)
+			return false;
+		sleep_ms(100);
+	}
+	return true;
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+/* Starting, watching, killing and ending inboxd, and running other programs. */
+#include "harness.h"
+
+#include "internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RUNNING = -1, MOST_DAEMONS = 8 };
+static struct daemon *daemons[MOST_DAEMONS];
+
+/* ---- configuration --------------------------------------------------------------------------- */
+
+void config_write(struct world *w, const char *file, const char *more, const char *consumers_fmt, ...)
+{
+	char path[320];
+	(void)snprintf(path, sizeof path, "%s/%s.yaml", w->dir, file);
+	FILE *f = fopen(path, "w");
+	ck_assert_msg(f != NULL, "%s: %s", path, strerror(errno));
+	(void)fprintf(f,
+		"broker: {uri: \"%s\"}\n"
+		"database: {conninfo: \"%s\", schema: %s}\n"
+		"handlers: {directory: [\"%s\", \"%s\"]}\n"
+		"runtime_directory: \"%s/run-%s\"\n"
+		"%s",
+		environment("INBOXD_TEST_AMQP_URI"), environment("INBOXD_TEST_CONNINFO"), w->name,
+		built("handlers"), built("tests/handlers"), w->dir, file, more);
+	va_list args;
+	va_start(args, consumers_fmt);
+	if (*consumers_fmt != '\0') {
+		(void)fprintf(f, "consumers:\n");
+		(void)vfprintf(f, consumers_fmt, args);
+	}
+	va_end(args);
+	ck_assert_int_eq(fclose(f), 0);
+}
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+static size_t read_proc(pid_t pid, const char *what, char *ret, size_t size)
+{
+	char path[64];
+	(void)snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, what);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	ssize_t n = read(fd, ret, size - 1);
+	(void)close(fd);
+	ret[n > 0 ? n : 0] = '\0';
+	return n > 0 ? (size_t)n : 0;
+}
+
+/* Session of a live process; 0 if it is gone or only its remains are left. */
+static pid_t session_of(pid_t pid)
+{
+	char stat[512];
+	if (read_proc(pid, "stat", stat, sizeof stat) == 0)
+		return 0;
+	const char *p = strrchr(stat, ')');
+	char state;
+	int parent, group, session;
+	if (p == NULL || sscanf(p + 1, " %c %d %d %d", &state, &parent, &group, &session) != 4)
+		return 0;
+	return state == 'Z' || state == 'X' ? 0 : session;
+}
+
+/* Calls back for each process of a session until that returns true; returns that pid, or 0. */
+static pid_t session_find(pid_t session, bool (*is_it)(pid_t pid, void *arg), void *arg)
+{
+	DIR *proc = opendir("/proc");
+	ck_assert_ptr_nonnull(proc);
+	pid_t found = 0;
+	for (struct dirent *e; found == 0 && (e = readdir(proc)) != NULL;) {
+		pid_t pid = (pid_t)strtol(e->d_name, NULL, 10);
+		if (pid > 0 && session_of(pid) == session && is_it(pid, arg))
+			found = pid;
+	}
+	(void)closedir(proc);
+	return found;
+}
+
+static bool has_name(pid_t pid, void *name)
+{
+	char argv[512];
+	if (read_proc(pid, "cmdline", argv, sizeof argv) == 0)
+		return false;
+	return strncmp(argv, name, strlen(name)) == 0;
+}
+
+static bool count_it(pid_t pid, void *n)
+{
+	(void)pid;
+	++*(int *)n;
+	return false;
+}
+
+static bool kill_it(pid_t pid, void *unused)
+{
+	(void)unused;
+	(void)kill(pid, SIGKILL);
+	return false;
+}
+
+pid_t role_pid(const struct daemon *d, const char *role)
+{
+	return session_find(d->pid, has_name, (void *)(uintptr_t)role);
+}
+
+int session_size(const struct daemon *d)
+{
+	int n = 0;
+	(void)session_find(d->pid, count_it, &n);
+	return n;
+}
+
+void role_kill(const struct daemon *d, const char *role)
+{
+	pid_t pid = role_pid(d, role);
+	ck_assert_msg(pid > 0, "no process \"%s\"", role);
+	ck_assert_int_eq(kill(pid, SIGKILL), 0);
+	WAIT_FOR(session_of(pid) == 0, 10);
+}
+
+int64_t memory_kib(pid_t pid, bool is_peak)
+{
+	char status[4096];
+	const char *name = is_peak ? "VmHWM:" : "VmRSS:";
+	ck_assert_uint_gt(read_proc(pid, "status", status, sizeof status), 0);
+	const char *at = strstr(status, name);
+	ck_assert_ptr_nonnull(at);
+	return strtoll(at + strlen(name), NULL, 10);
+}
+
+int open_files(pid_t pid)
+{
+	char path[64];
+	(void)snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+	DIR *fds = opendir(path);
+	ck_assert_ptr_nonnull(fds);
+	int n = 0;
+	for (struct dirent *e; (e = readdir(fds)) != NULL;)
+		n += e->d_name[0] != '.';
+	(void)closedir(fds);
+	return n;
+}
+
+/* ---- programs -------------------------------------------------------------------------------- */
+
+/* The child's side of every fork: dies with the test, logs to a file, runs the program. */
+static _Noreturn void become(const char *log, const char *const argv[])
+{
+	int out = open(log, O_WRONLY | O_CREAT | O_APPEND, 0644);
+	int in = open("/dev/null", O_RDONLY);
+	if (out < 0 || in < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+		_exit(126);
+	(void)dup2(in, STDIN_FILENO);
+	(void)dup2(out, STDOUT_FILENO);
+	(void)dup2(out, STDERR_FILENO);
+	if (out > STDERR_FILENO)
+		(void)close(out);
+	if (in > STDERR_FILENO)
+		(void)close(in);
+	(void)execvp(argv[0], (char *const *)(uintptr_t)argv);
+	(void)dprintf(STDERR_FILENO, "%s: %s\n", argv[0], strerror(errno));
+	_exit(127);
+}
+
+static int exit_code(int status)
+{
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static int run(const char *log, const char *const argv[])
+{
+	pid_t pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0)
+		become(log, argv);
+	int status;
+	while (waitpid(pid, &status, 0) < 0)
+		ck_assert_int_eq(errno, EINTR);
+	return exit_code(status);
+}
+
+void run_program(struct world *w, const char *file, const char *const argv[])
+{
+	char log[320];
+	(void)snprintf(log, sizeof log, "%s/%s.out", w->dir, file);
+	int code = run(log, argv);
+	ck_assert_msg(code == 0, "%s ended with %d", argv[0], code);
+}
+
+int inboxctl(struct world *w, const char *config, const char *const arguments[])
+{
+	char log[320], path[320];
+	const char *argv[32] = {built("inboxctl"), "-c", path};
+	(void)snprintf(path, sizeof path, "%s/%s.yaml", w->dir, config);
+	(void)snprintf(log, sizeof log, "%s/inboxctl.out", w->dir);
+	for (size_t i = 0; arguments[i] != NULL && i < 28; i++)
+		argv[3 + i] = arguments[i];
+	return run(log, argv);
+}
+
+/* ---- the daemon ------------------------------------------------------------------------------ */
+
+void daemon_start(struct world *w, const char *file, struct daemon *ret)
+{
+	*ret = (struct daemon){.status = RUNNING};
+	(void)snprintf(ret->config, sizeof ret->config, "%s/%s.yaml", w->dir, file);
+	(void)snprintf(ret->log, sizeof ret->log, "%s/%s.log", w->dir, file);
+	const char *const argv[] = {built("inboxd"), "-c", ret->config, NULL};
+	ret->pid = fork();
+	ck_assert_int_ge(ret->pid, 0);
+	if (ret->pid == 0) {
+		(void)setsid();
+		become(ret->log, argv);
+	}
+	for (size_t i = 0; i < MOST_DAEMONS; i++)
+		if (daemons[i] == NULL || daemons[i] == ret) {
+			daemons[i] = ret;
+			return;
+		}
+	ck_abort_msg("too many daemons");
+}
+
+static bool has_ended(struct daemon *d)
+{
+	int status;
+	if (d->status != RUNNING)
+		return true;
+	if (waitpid(d->pid, &status, WNOHANG) != d->pid)
+		return false;
+	d->status = exit_code(status);
+	return true;
+}
+
+int daemon_wait(struct daemon *d, double seconds)
+{
+	WAIT_FOR(has_ended(d), seconds);
+	return d->status;
+}
+
+int daemon_stop(struct daemon *d)
+{
+	ck_assert_msg(!has_ended(d), "inboxd has already ended with %d", d->status);
+	ck_assert_int_eq(kill(d->pid, SIGTERM), 0);
+	return daemon_wait(d, 30);
+}
+
+void daemons_end_all(void)
+{
+	for (size_t i = 0; i < MOST_DAEMONS; i++) {
+		struct daemon *d = daemons[i];
+		if (d == NULL)
+			continue;
+		if (d->status == RUNNING)
+			ck_assert_int_eq(daemon_stop(d), 0);
+		WAIT_FOR(session_size(d) == 0, 10);
+		daemons[i] = NULL;
+	}
+}
+
+void daemons_kill_all(void)
+{
+	for (size_t i = 0; i < MOST_DAEMONS; i++)
+		if (daemons[i] != NULL && daemons[i]->pid > 0)
+			(void)session_find(daemons[i]->pid, kill_it, NULL);
+}
+
+int log_lines(const struct daemon *d, const char *text)
+{
+	FILE *f = fopen(d->log, "r");
+	if (f == NULL)
+		return 0;
+	char *line = NULL;
+	size_t size = 0;
+	int n = 0;
+	while (getline(&line, &size, f) >= 0)
+		n += strstr(line, text) != NULL;
+	free(line);
+	(void)fclose(f);
+	return n;
+}

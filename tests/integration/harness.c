@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/* Worlds, waiting, and the database. */
+#include "harness.h"
+
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The world of this process: Check runs each test in a process of its own. */
+static struct world *current;
+
+int64_t now_ms(void)
+{
+	struct timespec t;
+	(void)clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+void sleep_ms(int ms)
+{
+	struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+	while (nanosleep(&t, &t) != 0 && errno == EINTR)
+		continue;
+}
+
+double wait_factor(void)
+{
+	const char *v = getenv("CK_TIMEOUT_MULTIPLIER");
+	double f = v != NULL ? strtod(v, NULL) : 1;
+	return f >= 1 ? f : 1;
+}
+
+const char *environment(const char *name)
+{
+	const char *v = getenv(name);
+	if (v == NULL)
+		ck_abort_msg("%s is not set: run this by tests/integration/run.sh", name);
+	return v;
+}
+
+const char *built(const char *name)
+{
+	static char path[4][512];
+	static unsigned next;
+	char *p = path[next++ % 4];
+	(void)snprintf(p, sizeof path[0], "%s/%s", environment("INBOXD_TEST_BUILD"), name);
+	return p;
+}
+
+/* ---- world ----------------------------------------------------------------------------------- */
+
+static void print_tail(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	if (f == NULL)
+		return;
+	enum { TAIL = 6000 };
+	char text[TAIL + 1];
+	if (fseek(f, -TAIL, SEEK_END) != 0)
+		rewind(f);
+	size_t n = fread(text, 1, TAIL, f);
+	text[n] = '\0';
+	(void)fclose(f);
+	(void)fprintf(stderr, "--- %s ends with\n%s", path, text);
+}
+
+/* Runs at exit; a test that has passed has ended its world before. */
+static void world_failed(void)
+{
+	if (current == NULL)
+		return;
+	daemons_kill_all();
+	char command[640];
+	(void)snprintf(command, sizeof command, "ls -1 '%s'/*.log '%s'/*.out 2>/dev/null", current->dir,
+		current->dir);
+	FILE *p = popen(command, "r"); // NOLINT: the path is ours
+	char path[512];
+	while (p != NULL && fgets(path, sizeof path, p) != NULL) {
+		path[strcspn(path, "\n")] = '\0';
+		print_tail(path);
+	}
+	if (p != NULL)
+		(void)pclose(p);
+	(void)fprintf(stderr, "--- kept: %s\n", current->dir);
+	(void)fflush(stderr);
+}
+
+static PGconn *connect_database(void)
+{
+	PGconn *db = PQconnectdb(environment("INBOXD_TEST_ADMIN_CONNINFO"));
+	if (PQstatus(db) != CONNECTION_OK)
+		ck_abort_msg("%s", PQerrorMessage(db));
+	return db;
+}
+
+static void make_schema(struct world *w)
+{
+	sql(w, "CREATE SCHEMA \"%s\" AUTHORIZATION inboxd", w->name);
+	sql(w, "SET search_path = \"%s\"", w->name);
+	sql(w,
+		"SET ROLE inboxd; CREATE TABLE effect (key text, size bigint, body bytea, "
+		"pid integer, seq bigserial, at timestamptz DEFAULT clock_timestamp()); RESET ROLE");
+}
+
+void world_begin(struct world *w, const char *name)
+{
+	memset(w, 0, sizeof *w);
+	(void)snprintf(w->name, sizeof w->name, "%.40s_%d", name, (int)getpid());
+	(void)snprintf(w->dir, sizeof w->dir, "%s/%s", environment("INBOXD_TEST_DIR"), w->name);
+	(void)snprintf(w->queue, sizeof w->queue, "%s.main", w->name);
+	ck_assert_msg(mkdir(w->dir, 0755) == 0, "%s: %s", w->dir, strerror(errno));
+	current = w;
+	(void)atexit(world_failed);
+	w->db = connect_database();
+	make_schema(w);
+	broker_open(w);
+	queue_declare(w, w->queue, NULL);
+	config_write(w, "migrate", "", "%s", "");
+	const char *const arguments[] = {"migrate", NULL};
+	ck_assert_int_eq(inboxctl(w, "migrate", arguments), 0);
+}
+
+void world_end(struct world *w)
+{
+	daemons_end_all();
+	broker_close(w);
+	sql(w, "SET client_min_messages = warning");
+	sql(w, "DROP SCHEMA \"%s\" CASCADE", w->name);
+	PQfinish(w->db);
+	current = NULL;
+	char command[300];
+	(void)snprintf(command, sizeof command, "rm -rf '%s'", w->dir);
+	ck_assert_int_eq(system(command), 0); // NOLINT: the path is ours
+}
+
+/* ---- database -------------------------------------------------------------------------------- */
+
+static const char *query(struct world *w, const char *fmt, va_list args)
+{
+	static char value[4][512];
+	static unsigned next;
+	char *text = NULL;
+	if (vasprintf(&text, fmt, args) < 0)
+		abort();
+	PGresult *r = PQexec(w->db, text);
+	ExecStatusType status = PQresultStatus(r);
+	if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK)
+		ck_abort_msg("%s: %s", text, PQresultErrorMessage(r));
+	free(text);
+	char *v = value[next++ % 4];
+	(void)snprintf(v, sizeof value[0], "%s", PQntuples(r) > 0 ? PQgetvalue(r, 0, 0) : "");
+	PQclear(r);
+	return v;
+}
+
+const char *sql_text(struct world *w, const char *fmt, ...)
+{
+	va_list args;
+	va_start(args, fmt);
+	const char *v = query(w, fmt, args);
+	va_end(args);
+	return v;
+}
+
+int64_t sql_int(struct world *w, const char *fmt, ...)
+{
+	va_list args;
+	va_start(args, fmt);
+	const char *v = query(w, fmt, args);
+	va_end(args);
+	return strtoll(v, NULL, 10);
+}
+
+void sql(struct world *w, const char *fmt, ...)
+{
+	va_list args;
+	va_start(args, fmt);
+	(void)query(w, fmt, args);
+	va_end(args);
+}
+
+int64_t effects(struct world *w)
+{
+	return sql_int(w, "SELECT count(*) FROM effect");
+}
+
+int64_t effect_keys(struct world *w)
+{
+	return sql_int(w, "SELECT count(DISTINCT key) FROM effect");
+}
+
+int64_t parked(struct world *w, const char *reason)
+{
+	if (reason == NULL)
+		return sql_int(w, "SELECT count(*) FROM parked");
+	return sql_int(w, "SELECT count(*) FROM parked WHERE reason = '%s'", reason);
+}

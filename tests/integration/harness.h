@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/* What an integration test needs: a world of its own (directory, schema, queue names), the private servers
+ * that tests/integration/run.sh has started, a running inboxd, and waiting for conditions with a deadline.
+ * Anything unexpected fails the test; then the directory stays and the ends of its logs are printed. */
+#ifndef INBOXD_TESTS_INTEGRATION_HARNESS_H
+#define INBOXD_TESTS_INTEGRATION_HARNESS_H
+
+#include "unit.h"
+
+#include <amqp.h>
+#include <libpq-fe.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define PRINTF(a, b) __attribute__((format(printf, a, b)))
+
+/* ---- world ----------------------------------------------------------------------------------- */
+
+struct world {
+	char name[64];   /* unique; schema of the test's tables and beginning of its queues' names */
+	char dir[256];   /* absolute; removed by world_end */
+	char queue[80];  /* durable and classic; deleted by world_end */
+	PGconn *db;      /* as the superuser; search_path is the schema */
+	amqp_connection_state_t broker; /* channel 1 with confirms; channel 2 without */
+	uint64_t published;             /* on channel 1, to be confirmed */
+};
+
+/* A fresh schema NAME, a migrated inbox in it, its table
+ * effect(key text, size bigint, body bytea, pid integer, seq bigserial, at timestamptz) without any unique
+ * constraint (see tests/handlers/effect.c), and an empty queue. */
+void world_begin(struct world *w, const char *name);
+/* Must be the last line of a test: stops the daemons, checks that nothing of theirs is left, removes all. */
+void world_end(struct world *w);
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+int64_t now_ms(void);
+void sleep_ms(int ms);
+
+/* Waits until condition holds; after seconds_ it fails the test and names it. */
+#define WAIT_FOR(condition, seconds_) \
+	do { \
+		int64_t wait_until_ = now_ms() + (int64_t)((seconds_) * 1000.0 * wait_factor()); \
+		while (!(condition)) { \
+			if (now_ms() > wait_until_) { \
+				ck_abort_msg("after %g s still not: %s", (double)(seconds_), #condition); \
+			} \
+			sleep_ms(20); \
+		} \
+	} while (0)
+/* Deadlines grow with CK_TIMEOUT_MULTIPLIER, for sanitizers and slow machines. */
+double wait_factor(void);
+
+/* ---- database -------------------------------------------------------------------------------- */
+
+/* Runs a statement; its first value as text (static, "" if there is none) or number. */
+const char *sql_text(struct world *w, const char *fmt, ...) PRINTF(2, 3);
+int64_t sql_int(struct world *w, const char *fmt, ...) PRINTF(2, 3);
+void sql(struct world *w, const char *fmt, ...) PRINTF(2, 3);
+
+int64_t effects(struct world *w);          /* rows of effect */
+int64_t effect_keys(struct world *w);      /* distinct keys in it */
+int64_t parked(struct world *w, const char *reason); /* rows of parked; NULL: of any reason */
+
+/* ---- broker ---------------------------------------------------------------------------------- */
+
+struct msg {
+	const char *id; /* message id; NULL: none */
+	const char *body; /* NULL: "x" */
+	size_t size;      /* of body; 0: its strlen */
+	const char *act;  /* header "act": what the handler effect does with it; NULL: none */
+	const amqp_basic_properties_t *properties; /* instead of id and act */
+};
+
+/* Declares a durable queue with a type (NULL: classic); deletes one. */
+void queue_declare(struct world *w, const char *queue, const char *type);
+void queue_delete(struct world *w, const char *queue);
+void queue_bind(struct world *w, const char *queue, const char *exchange, const char *routing_key);
+
+/* Publishes to a queue by its name; publish_confirm waits until the broker has taken all. */
+void publish(struct world *w, const char *queue, const struct msg *m);
+void publish_confirm(struct world *w);
+/* n messages with ids PREFIX0… and their number as body, confirmed. */
+void publish_many(struct world *w, const char *queue, const char *prefix, int n);
+/* Moves everything that is in one queue to another, every property and byte as it is. */
+int move_messages(struct world *w, const char *from, const char *to);
+
+struct queue_state {
+	int ready, unacked, consumers; /* -1: no such queue */
+};
+struct queue_state queue_state(const char *queue);
+
+/* Nothing ready and nothing unacknowledged, three looks in a row. */
+bool is_settled(const char *queue);
+
+/* Runs an Erlang expression inside the broker; its value as text (static). */
+const char *broker_eval(const char *fmt, ...) PRINTF(1, 2);
+
+/* ---- inboxd ---------------------------------------------------------------------------------- */
+
+/* Writes DIR/FILE.yaml: brokers, database, handlers' directories and runtime directory of this world,
+ * `more` (top-level lines, may be ""), then `consumers:` with the given text indented as it stands. */
+void config_write(struct world *w, const char *file, const char *more, const char *consumers_fmt, ...)
+	PRINTF(4, 5);
+
+struct daemon {
+	pid_t pid; /* leader of a session of its own: whoever is in it belongs to it */
+	int status;
+	char log[320];
+	char config[320];
+};
+
+/* Starts inboxd -c DIR/FILE.yaml; its log is DIR/FILE.log, appended to. */
+void daemon_start(struct world *w, const char *file, struct daemon *ret);
+/* Waits for its end and returns the exit code, or 128 + signal. */
+int daemon_wait(struct daemon *d, double seconds);
+/* SIGTERM, then daemon_wait. */
+int daemon_stop(struct daemon *d);
+/* Number of lines of the log that hold the text. */
+int log_lines(const struct daemon *d, const char *text);
+
+/* First process of the daemon whose name begins so ("inboxd: worker orders/1"); 0: none. */
+pid_t role_pid(const struct daemon *d, const char *role);
+/* Kills it (SIGKILL) and waits until it is gone. */
+void role_kill(const struct daemon *d, const char *role);
+/* Processes in the daemon's session, whoever their parent is now. */
+int session_size(const struct daemon *d);
+/* Resident memory in KiB, most it ever had (is_peak) or now. */
+int64_t memory_kib(pid_t pid, bool is_peak);
+int open_files(pid_t pid);
+
+/* Runs a program to its end, output to DIR/FILE; fails the test unless it exits with 0. */
+void run_program(struct world *w, const char *file, const char *const argv[]);
+/* The same for inboxctl -c DIR/CONFIG.yaml …; returns the exit code. */
+int inboxctl(struct world *w, const char *config, const char *const arguments[]);
+
+/* Address of something beside the build: "handlers", "tests/handlers", "inboxd". */
+const char *built(const char *name);
+const char *environment(const char *name); /* must be set */
+
+#endif

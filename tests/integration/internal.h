@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the harness share among themselves. */
+#ifndef INBOXD_TESTS_INTEGRATION_INTERNAL_H
+#define INBOXD_TESTS_INTEGRATION_INTERNAL_H
+
+#include "harness.h"
+
+void broker_open(struct world *w);
+void broker_close(struct world *w); /* deletes the queues that were declared */
+
+void daemons_kill_all(void); /* at once, whatever the state; safe at exit */
+void daemons_end_all(void);  /* SIGTERM; fails the test if one does not exit 0 or leaves a process */
+
+#endif
