@@ -181,7 +181,7 @@ $(B)/tests/unit: $(call obj,$(UNIT_SRC)) $(CTL_LIB) $(ROLE_LIB) $(LIB)
 	$(call say,LD)
 	$(LINK) $(CHECK_LIBS) $(PKG_LIBS) -ldl -lm
 
-$(B)/tests/integration: $(call obj,$(INTEGRATION_SRC)) $(LIB) $(B)/sources
+$(B)/tests/integration: $(call obj,$(INTEGRATION_SRC) tests/unit/unit.c) $(LIB) $(B)/sources
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(LINK) $(CHECK_LIBS) $(PKG_LIBS) -ldl -lm
@@ -206,7 +206,18 @@ check-install: all
 check-systemd: all
 	tests/systemd/run.sh $(B)
 
-check: check-unit check-install check-systemd
+check-integration: all $(B)/tests/integration $(TEST_HANDLERS)
+	tests/integration/run.sh $(B) $(SUITES)
+
+# What is missing is installed first; the build comes after it, in a make of its own.
+check:
+	tests/deps.sh check
+	+tests/check.sh $(B) $(MAKE) -- unit install systemd integration
+
+demo:
+	tests/deps.sh demo
+	+$(MAKE) --no-print-directory all
+	tests/demo/demo.sh $(B)
 
 COVERAGE_OF ?= check-unit
 coverage:
@@ -319,6 +330,8 @@ Targets
   check-unit          unit tests
   check-install       what install and uninstall put, leave and remove
   check-systemd       the units are valid and locked down
+  check-integration   tests against a private RabbitMQ and PostgreSQL; SUITES=name... for some
+  demo                real messages, duplicates among them, and the sums
   coverage            tests of COVERAGE_OF with line coverage: build/cov/coverage/index.html
   lint                lint-tools lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy
   lint-tools          the packages that lint needs
@@ -363,5 +376,5 @@ help:
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 -include $(OBJECTS:.o=.d) $(HANDLERS:.so=.d) $(TEST_HANDLERS:.so=.d)
-.PHONY: all check check-unit check-install check-systemd coverage format install uninstall clean help
+.PHONY: all check check-unit check-install check-systemd check-integration demo coverage format install uninstall clean help
 .PHONY: lint lint-tools lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy
