@@ -86,6 +86,8 @@ $(call once,CHECK_LIBS,$(PKG_CONFIG) --libs check)
 
 OUR_CPPFLAGS := -D_GNU_SOURCE -Isrc -Isrc/handler -Itests/unit -I$(B)/gen \
   -DINBOXD_SYSCONFDIR='"$(SYSCONFDIR)"' -DINBOXD_HANDLERDIR='"$(HANDLERDIR)"'
+# uthash's default falls through in a way that clang warns about.
+OUR_CPPFLAGS += -DHASH_FUNCTION=HASH_FNV
 OUR_CFLAGS = -std=gnu11 $(WARNINGS) $(MODE) $(HARDENING) $(CF_PROTECTION) -fPIE $(PKG_CFLAGS)
 OUR_LDFLAGS := $(filter -O% -g -f%sanitize% -fsanitize% --coverage,$(MODE)) -pie $(HARDENING_LD)
 COMPILE = $(CC) $(OUR_CPPFLAGS) $(CPPFLAGS) $(OUR_CFLAGS) $(CFLAGS) -MMD -MP
