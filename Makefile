@@ -73,9 +73,10 @@ MODE_asan := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sa
 MODE_tsan := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 MODE_cov := -O0 -g --coverage
 MODE_faults := -O1 -g -DINBOXD_FAULTS
+MODE_fuzz := $(MODE_asan) -fsanitize=fuzzer-no-link
 MODE := $(MODE_$(VARIANT))
 ifeq ($(MODE),)
-$(error VARIANT is one of release debug asan tsan cov faults, not "$(VARIANT)")
+$(error VARIANT is one of release debug asan tsan cov faults fuzz, not "$(VARIANT)")
 endif
 
 PKGS := librabbitmq libpq yaml-0.1 libsystemd libssl libcrypto
@@ -115,7 +116,8 @@ ROLE_LIB := $(B)/libroles.a
 CTL_LIB := $(B)/libctl.a
 HANDLERS := $(HANDLER_SRC:src/handlers/%.c=$(B)/handlers/%.so)
 TEST_HANDLERS := $(patsubst tests/handlers/%,$(B)/tests/handlers/%.so,$(basename $(wildcard tests/handlers/*.c tests/handlers/*.cc)))
-OBJECTS := $(call obj,src/main.c $(LIB_SRC) $(ROLE_SRC) $(CTL_SRC) $(UNIT_SRC) $(INTEGRATION_SRC))
+OBJECTS := $(call obj,src/main.c $(LIB_SRC) $(ROLE_SRC) $(CTL_SRC) $(UNIT_SRC) $(INTEGRATION_SRC) \
+  $(wildcard tests/fuzz/*.c))
 
 # $(call remember,FILE,TEXT) writes FILE when TEXT is not what it holds: whatever depends on it is made
 # again when compiler, flags or the list of sources change, and only then.
@@ -230,6 +232,25 @@ coverage:
 	@lcov --summary build/cov/coverage.info
 	@echo "see build/cov/coverage/index.html"
 
+# Each target for FUZZ_SECONDS, from what it found before; a crash leaves its input in build/fuzz/.
+FUZZ_SECONDS ?= 60
+FUZZ := $(patsubst tests/fuzz/%.c,$(B)/tests/%,$(wildcard tests/fuzz/fuzz_*.c))
+fuzz:
+	tests/deps.sh lint
+	$(MAKE) VARIANT=fuzz CC="$(CLANG)" fuzz-all
+
+fuzz-all: $(FUZZ:=.run)
+
+$(B)/tests/fuzz_%: $(B)/obj/tests/fuzz/fuzz_%.o $(LIB)
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(Q)$(CC) $(OUR_LDFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -ldl
+
+%.run: %
+	@mkdir -p $(B)/corpus/$(<F)
+	$< -max_total_time=$(FUZZ_SECONDS) -timeout=5 -rss_limit_mb=1024 -verbosity=0 -print_final_stats=1 \
+	  -artifact_prefix=$(B)/$(<F)- $(B)/corpus/$(<F) $(wildcard tests/fuzz/seeds/$(<F))
+
 # ---- lint ------------------------------------------------------------------------------------
 HEADERS := $(sort $(wildcard src/*/*.h src/*/*/*.h tests/*/*.h tests/*/*/*.h))
 SOURCES := $(sort src/main.c $(LIB_SRC) $(ROLE_SRC) $(CTL_SRC) $(HANDLER_SRC) $(UNIT_SRC) \
@@ -335,6 +356,7 @@ Targets
   check-integration   tests against a private RabbitMQ and PostgreSQL; SUITES=name... for some
   demo                real messages, duplicates among them, and the sums
   coverage            tests of COVERAGE_OF with line coverage: build/cov/coverage/index.html
+  fuzz                each target of tests/fuzz/ for FUZZ_SECONDS, with clang
   lint                lint-tools lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy
   lint-tools          the packages that lint needs
   lint-licence        every file says its licence
@@ -348,13 +370,14 @@ Targets
   clean               removes build/
   help                this text
 Variables
-  VARIANT=release     release debug asan tsan cov faults
+  VARIANT=release     release debug asan tsan cov faults fuzz
   WERROR=1            warnings are errors
   V=1                 shows the commands
   CC=cc               compiler
   CXX=g++             C++ compiler, for lint-headers and the test of a C++ handler
   CFLAGS= CPPFLAGS= LDFLAGS=   yours, behind ours
   PKG_CONFIG INSTALL CLANG CLANG_FORMAT CLANG_TIDY CPPCHECK SHELLCHECK   programs used
+  FUZZ_SECONDS=60     for each target
   COVERAGE_OF=check-unit   targets that coverage runs
   B=build/VARIANT     where everything is built
   DESTDIR=            put in front of every path by install and uninstall
@@ -377,6 +400,7 @@ help:
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
+.SECONDARY:
 -include $(OBJECTS:.o=.d) $(HANDLERS:.so=.d) $(TEST_HANDLERS:.so=.d)
-.PHONY: all check check-unit check-install check-systemd check-integration demo coverage format install uninstall clean help
+.PHONY: all check check-unit check-install check-systemd check-integration demo coverage fuzz format install uninstall clean help
 .PHONY: lint lint-tools lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy
