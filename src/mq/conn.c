@@ -392,6 +392,11 @@ int mq_conn_fd(const struct mq_conn *c)
 	return c->fd;
 }
 
+bool mq_is_lost(const struct mq_conn *c)
+{
+	return c->is_lost;
+}
+
 /* ---- goodbye ------------------------------------------------------------------------------ */
 
 /* Frames that still come are for nobody. */
