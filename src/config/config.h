@@ -19,7 +19,11 @@ struct string_list {
 enum broker_auth { BROKER_AUTH_PLAIN, BROKER_AUTH_EXTERNAL };
 enum tls_verify { TLS_VERIFY_FULL, TLS_VERIFY_PEER, TLS_VERIFY_NONE };
 
+/* Where a broker, database or consumer stands in the files; for config_error. */
+struct config_origin;
+
 struct config_broker {
+	struct config_origin *origin;
 	char *name;              /* "default" for the single `broker:` */
 	struct string_list uris; /* as written, secrets included; tried in turn */
 	enum broker_auth auth;
@@ -30,7 +34,7 @@ struct config_broker {
 	uint32_t heartbeat_s;
 	uint32_t connect_timeout_ms;
 	struct {
-		char *ca;   /* absolute paths; NULL: the system's */
+		char *ca; /* absolute paths; NULL: the system's */
 		char *cert;
 		char *key;
 		enum tls_verify verify;
@@ -38,10 +42,11 @@ struct config_broker {
 };
 
 struct config_database {
+	struct config_origin *origin;
 	char *name;
-	char *conninfo;      /* secret as far as it holds a password */
-	char *password_file; /* absolute path; read at each connect; NULL: none */
-	char *schema;        /* "inboxd" */
+	char *conninfo;           /* secret as far as it holds a password */
+	char *password_file;      /* absolute path; read at each connect; NULL: none */
+	char *schema;             /* "inboxd" */
 	char *synchronous_commit; /* on, remote_apply, remote_write, local */
 	bool prepared_statements; /* false behind a pooler in transaction mode */
 	uint32_t connect_timeout_ms;
@@ -53,45 +58,55 @@ struct config_binding {
 };
 
 struct config_topology {
-	bool declare;      /* false: nothing is declared (no `topology:` at all) */
-	char *type;        /* classic, quorum */
-	bool durable;      /* true */
-	struct config_argument { /* x-… arguments; value is text, integer or boolean by its YAML form */
+	bool declare;            /* false: nothing is declared (no `topology:` at all) */
+	char *type;              /* classic, quorum */
+	bool durable;            /* true */
+	struct config_argument { /* x-… arguments; value is text, integer or boolean by its YAML
+				    form */
 		char *name;
 		enum { ARGUMENT_STRING, ARGUMENT_INTEGER, ARGUMENT_BOOL } kind;
 		char *string;
 		int64_t integer; /* ARGUMENT_BOOL: 0 or 1 */
-	} *arguments;
+	} * arguments;
 	size_t n_arguments;
 	struct config_binding *bindings;
 	size_t n_bindings;
 };
 
 struct config_consumer {
+	struct config_origin *origin;
 	char *name;
 	char *identity; /* the name that stands in the inbox; default: name */
 	char *queue;
-	char *handler; /* bare name, without .so */
-	struct config_broker *broker;     /* borrowed; NULL in a worker's own copy */
-	struct config_database *database; /* borrowed; NULL in a consumer process's own copy */
+	char *handler;                     /* bare name, without .so */
+	char *broker_name, *database_name; /* NULL where broker and database are */
+	struct config_broker *broker;      /* borrowed; NULL in a worker's own copy */
+	struct config_database *database;  /* borrowed; NULL in a consumer process's own copy */
+	struct string_list key_sources;    /* what key and fingerprint were made from */
+	struct string_list fingerprint_sources;
 	struct key_rule key;
 	struct fingerprint_rule fingerprint;
 	uint32_t workers;
-	uint32_t prefetch;       /* messages; never 0; default 2 × workers × batch_max, at most 65535 */
+	uint32_t prefetch; /* messages; never 0; default 2 × workers × batch_max, at most 65535 */
 	uint64_t prefetch_bytes; /* of bodies held; reading pauses above it */
 	uint32_t batch_max;
 	uint64_t batch_bytes;
 	uint32_t batch_time_ms;
 	uint64_t max_message_bytes;
 	uint32_t handler_timeout_ms;
-	uint32_t retry_immediate;   /* tries without delay before delays[] */
-	uint64_t *retry_delays_ms;  /* owned */
+	uint32_t retry_immediate;  /* tries without delay before delays[] */
+	uint64_t *retry_delays_ms; /* owned */
 	size_t n_retry_delays;
 	uint32_t retry_jitter_percent;
 	uint32_t crash_limit;
 	struct config_topology topology;
-	struct options *options; /* the handler's own; never NULL */
-	char *print; /* canonical text of everything above: two configs differ iff these do */
+	struct options
+		*options; /* the handler's own; never NULL; empty in a consumer process's copy */
+	/* Canonical text of everything that the processes of this consumer run by - its own
+	 * options, its broker and database, handler directories, log, stop_timeout: a reload
+	 * touches the consumer iff these differ.  Holds secrets.  NULL in the copies of the roles.
+	 */
+	char *print;
 };
 
 struct config {
@@ -107,7 +122,8 @@ struct config {
 	size_t n_databases;
 	struct config_consumer **consumers; /* sorted by name */
 	size_t n_consumers;
-	struct string_list env_used; /* names of environment variables that were put in */
+	struct string_list env_used; /* names of environment variables that were put in, sorted */
+	struct yaml_pool *source;    /* the files as read, for the places of errors */
 };
 
 /* Reads path and, if a conf.d stands beside it, its *.yaml files in order of name (maps
@@ -125,19 +141,30 @@ enum config_part {
 	CONFIG_FOR_PEOPLE,   /* everything, secrets masked as ******** */
 	CONFIG_FOR_CONSUMER, /* one consumer with its broker, no database; secrets shown */
 	CONFIG_FOR_WORKER,   /* one consumer with its database, no broker; secrets shown */
+	CONFIG_COMPLETE, /* all of it (or one consumer with all that is its own); secrets shown */
 };
-/* Writes YAML that config_parse reads back; consumer is NULL for CONFIG_FOR_PEOPLE. */
-void config_print(const struct config *c, enum config_part part, const char *consumer,
-	struct buf *out);
+/* Writes YAML that config_parse reads back.  consumer is NULL for all of them, as for
+ * CONFIG_FOR_PEOPLE. A consumer process gets no handler's options: they are none of its business
+ * and may hold secrets. */
+void config_print(
+	const struct config *c, enum config_part part, const char *consumer, struct buf *out);
 
 const struct config_consumer *config_find_consumer(const struct config *c, const char *name);
 
-/* Reads a secret from a file: one trailing newline is dropped, NULs refused. */
+/* Reads a secret from a file into *ret (replaced): one trailing newline (LF or CR LF) is dropped.
+ * RC_UNAVAILABLE, as the file may be about to be written, if it cannot be read, is empty, holds a
+ * NUL or another newline, or is longer than CONFIG_SECRET_MAX. */
+#define CONFIG_SECRET_MAX 4096
 enum rc config_read_secret(const char *path, struct buf *ret, struct err *err) MUST_CHECK;
 
 /* Adds to errors, in the form of config_load, an error at an option of a consumer's `options:`
  * (path as in options_get; "" is the options themselves). */
-void config_option_error(const struct config_consumer *c, const char *path, const char *text,
-	struct buf *errors);
+void config_option_error(
+	const struct config_consumer *c, const char *path, const char *text, struct buf *errors);
+
+/* The same at an option of a broker, database or consumer itself; item: of a list, from 0.  For
+ * what only others can tell: config_error(b->origin, "uri", 1, err.text, errors). */
+void config_error(const struct config_origin *origin, const char *option, size_t item,
+	const char *text, struct buf *errors);
 
 #endif

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+/* What one option means for another. */
+#include "config/check.h"
+
+#include "base/fd.h"
+
+/* ---- broker -----------------------------------------------------------------------------------
+ */
+
+static bool is_tls(const struct config_broker *b)
+{
+	return b->uris.n > 0 && strncmp(b->uris.items[0], "amqps", 5) == 0;
+}
+
+static void fault(struct reading *r, const struct yaml_node *map, const char *name,
+	const char *text, const char *hint)
+{
+	const struct yaml_node *node = yaml_find(map, name);
+	size_t mark = read_enter(r, name);
+	read_error(r, node != NULL ? node->place : map->place, "%s", text);
+	read_hint(r, "%s", hint);
+	read_leave(r, mark);
+}
+
+static void check_external(
+	struct reading *r, const struct yaml_node *own, const struct config_broker *b)
+{
+	const struct yaml_node *tls = yaml_find(own, "tls");
+	if (b->uris.n > 0 && !is_tls(b))
+		fault(r, own, "auth", "external needs TLS",
+			"the broker takes our name from the client certificate; write amqps:// in "
+			"uri");
+	if (yaml_find(tls, "cert") == NULL)
+		fault(r, own, "auth", "external needs a client certificate",
+			"set tls.cert and tls.key");
+	if (yaml_find(own, "password") != NULL)
+		fault(r, own, "password", "is not used with auth: external",
+			"remove one of the two");
+	if (yaml_find(own, "password_file") != NULL)
+		fault(r, own, "password_file", "is not used with auth: external",
+			"remove one of the two");
+}
+
+static void check_tls(struct reading *r, const struct yaml_node *own, const struct config_broker *b)
+{
+	const struct yaml_node *tls = yaml_find(own, "tls");
+	if (tls == NULL || tls->kind != NODE_MAP)
+		return;
+	if (tls->n > 0 && b->uris.n > 0 && !is_tls(b) && b->auth != BROKER_AUTH_EXTERNAL)
+		fault(r, own, "tls", "has no effect: uri says amqp://",
+			"write amqps:// in uri, or remove tls");
+	size_t mark = read_enter(r, "tls");
+	if (yaml_find(tls, "cert") != NULL && yaml_find(tls, "key") == NULL)
+		fault(r, tls, "cert", "needs tls.key",
+			"set key to the file of the private key; it may be the same file");
+	if (yaml_find(tls, "key") != NULL && yaml_find(tls, "cert") == NULL)
+		fault(r, tls, "key", "needs tls.cert",
+			"set cert to the file of the certificate; it may be the same file");
+	read_leave(r, mark);
+}
+
+void check_broker(struct reading *r, const struct yaml_node *own, const struct config_broker *b)
+{
+	if (own == NULL || own->kind != NODE_MAP)
+		return;
+	if (yaml_find(own, "password") != NULL && yaml_find(own, "password_file") != NULL)
+		fault(r, own, "password", "and password_file exclude each other",
+			"the file is better: it does not show in copies of the configuration");
+	if (b->auth == BROKER_AUTH_EXTERNAL)
+		check_external(r, own, b);
+	check_tls(r, own, b);
+}
+
+/* ---- keys and fingerprints --------------------------------------------------------------------
+ */
+
+/* A rule to be compiled; parse is key_rule_parse or fingerprint_rule_parse into c. */
+struct rule {
+	const char *name;
+	const struct string_list *sources;
+	enum rc (*parse)(struct config_consumer *c, const char *const *sources, size_t n,
+		size_t *ret_bad, struct err *err);
+	void (*done)(struct config_consumer *c);
+};
+
+static enum rc parse_key(struct config_consumer *c, const char *const *sources, size_t n,
+	size_t *ret_bad, struct err *err)
+{
+	return key_rule_parse(sources, n, c->key.on_missing, &c->key, ret_bad, err);
+}
+
+static void done_key(struct config_consumer *c)
+{
+	enum on_missing_key on_missing = c->key.on_missing;
+	key_rule_done(&c->key);
+	c->key = (struct key_rule){.on_missing = on_missing};
+}
+
+static enum rc parse_fingerprint(struct config_consumer *c, const char *const *sources, size_t n,
+	size_t *ret_bad, struct err *err)
+{
+	return fingerprint_rule_parse(sources, n, &c->fingerprint, ret_bad, err);
+}
+
+static void done_fingerprint(struct config_consumer *c)
+{
+	fingerprint_rule_done(&c->fingerprint);
+	c->fingerprint = (struct fingerprint_rule){0};
+}
+
+static void rule_error(struct reading *r, const struct level *at, const struct rule *rule, size_t i,
+	const struct err *err)
+{
+	const struct yaml_node *node = level_find(at, rule->name);
+	struct place place = node != NULL ? node->place : at->place;
+	if (node != NULL && node->kind == NODE_LIST && i < node->n)
+		place = node->items[i]->place;
+	bool was_quiet = r->is_quiet;
+	r->is_quiet = was_quiet || yaml_find(at->own, rule->name) == NULL;
+	read_error(r, place, ": %s", err->text);
+	read_hint(r,
+		"sources: message_id, header:NAME, json:/pointer, property:NAME, routing_key, "
+		"body, "
+		"cloudevents");
+	r->is_quiet = was_quiet;
+}
+
+/* Each source by itself, so that all that are wrong are told, then the rule as a whole. */
+static void check_rule(struct reading *r, const struct level *at, const struct rule *rule,
+	struct config_consumer *c)
+{
+	const char *const *texts = (const char *const *)rule->sources->items;
+	size_t n = rule->sources->n, bad = 0;
+	bool is_fine = n > 0;
+	struct err err;
+	size_t mark = read_enter(r, rule->name);
+	for (size_t i = 0; n > 1 && i < n; i++) {
+		if (rule->parse(c, texts + i, 1, &bad, &err) == RC_OK) {
+			rule->done(c);
+			continue;
+		}
+		rule_error(r, at, rule, i, &err);
+		is_fine = false;
+	}
+	if (is_fine && rule->parse(c, texts, n, &bad, &err) != RC_OK)
+		rule_error(r, at, rule, bad, &err);
+	read_leave(r, mark);
+}
+
+void check_rules(struct reading *r, const struct level *at, struct config_consumer *c)
+{
+	const struct rule key = {"key", &c->key_sources, parse_key, done_key};
+	const struct rule fingerprint = {
+		"fingerprint", &c->fingerprint_sources, parse_fingerprint, done_fingerprint};
+	check_rule(r, at, &key, c);
+	check_rule(r, at, &fingerprint, c);
+}
+
+/* ---- broker and database of a consumer --------------------------------------------------------
+ */
+
+static void unknown_name(struct reading *r, const struct yaml_node *node, const char *name,
+	const char *const *names, size_t n)
+{
+	AUTO(buf) struct buf list = {0}, quoted = {0};
+	const char *near = schema_nearest(name, names, n);
+	diag_quote(&quoted, name);
+	read_error(r, node->place, ": there is none named \"%s\"", buf_str(&quoted));
+	for (size_t i = 0; i < n; i++)
+		buf_addf(&list, "%s%s", i != 0 ? ", " : "", names[i]);
+	if (near != NULL)
+		read_hint(r, "did you mean %s?", near);
+	else
+		read_hint(r, "there are: %s", buf_str(&list));
+}
+
+/* Index of the one that is named, or the only one, or the one named default; n if there is none,
+ * which is told. */
+static size_t find_named(struct reading *r, const struct level *at, const char *option,
+	const char *name, const char *const *names, size_t n)
+{
+	const char *wanted = name != NULL ? name : n == 1 ? names[0] : "default";
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(names[i], wanted) == 0)
+			return i;
+	if (n == 0) /* a role has but one of the two; otherwise it is told already */
+		return n;
+	const struct yaml_node *node = level_find(at, option);
+	size_t mark = read_enter(r, option);
+	if (node != NULL && name != NULL) {
+		unknown_name(r, node, name, names, n);
+	} else if (node == NULL) {
+		read_error(r, at->place, "is missing: there are several");
+		read_hint(r, "say which, or name one of them default");
+	}
+	read_leave(r, mark);
+	return n;
+}
+
+static void set_name(char **name, const char *to)
+{
+	char *copy = xstrdup(to);
+	free(*name);
+	*name = copy;
+}
+
+static void find_servers(struct reading *r, const struct level *at, struct config_consumer *c)
+{
+	struct config *all = r->config;
+	AUTO(free) const char **names = xcalloc(all->n_brokers + all->n_databases, sizeof names[0]);
+	for (size_t i = 0; i < all->n_brokers; i++)
+		names[i] = all->brokers[i]->name;
+	size_t found = find_named(r, at, "broker", c->broker_name, names, all->n_brokers);
+	if (found < all->n_brokers) {
+		c->broker = all->brokers[found];
+		set_name(&c->broker_name, c->broker->name);
+	}
+	for (size_t i = 0; i < all->n_databases; i++)
+		names[i] = all->databases[i]->name;
+	found = find_named(r, at, "database", c->database_name, names, all->n_databases);
+	if (found < all->n_databases) {
+		c->database = all->databases[found];
+		set_name(&c->database_name, c->database->name);
+	}
+}
+
+void check_consumer(struct reading *r, const struct level *at, struct config_consumer *c)
+{
+	const struct yaml_node *topology = yaml_find(at->own, "topology");
+	check_rules(r, at, c);
+	find_servers(r, at, c);
+	if (c->topology.type != NULL && strcmp(c->topology.type, "quorum") == 0 &&
+		!c->topology.durable && yaml_find(topology, "durable") != NULL) {
+		size_t mark = read_enter(r, "topology");
+		fault(r, topology, "durable", "cannot be false: quorum queues are durable",
+			"remove it, or write type: classic");
+		read_leave(r, mark);
+	}
+}
+
+/* ---- identities -------------------------------------------------------------------------------
+ */
+
+static void check_pair(
+	struct reading *r, const struct config_consumer *a, const struct config_consumer *b)
+{
+	const struct level *at = &b->origin->level;
+	const char *what = "key";
+	if (a->key.text == NULL || b->key.text == NULL || a->fingerprint.text == NULL ||
+		b->fingerprint.text == NULL)
+		return;
+	if (strcmp(a->key.text, b->key.text) == 0 && a->key.on_missing == b->key.on_missing) {
+		if (strcmp(a->fingerprint.text, b->fingerprint.text) == 0)
+			return;
+		what = "fingerprint";
+	}
+	const struct yaml_node *identity = yaml_find(at->own, "identity");
+	diag_add(r->diags, identity != NULL ? identity->place : at->place,
+		"consumers.%s shares the identity \"%s\" with consumers.%s, but not its %s rule",
+		b->name, b->identity, a->name, what);
+	diag_hint(r->diags,
+		"give both the same key, on_missing_key and fingerprint, or this one an "
+		"identity of its own");
+}
+
+void check_identities(struct reading *r)
+{
+	const struct config *c = r->config;
+	for (size_t i = 0; i < c->n_consumers; i++) {
+		for (size_t j = 0; j < i; j++) {
+			const struct config_consumer *a = c->consumers[j], *b = c->consumers[i];
+			if (a->database == b->database && strcmp(a->identity, b->identity) == 0) {
+				check_pair(r, a, b);
+				break;
+			}
+		}
+	}
+}
