@@ -127,7 +127,7 @@ static PGresult *fetch(struct db_conn *c)
 
 static enum rc judge(struct db_conn *c, const PGresult *res, struct err *err)
 {
-	switch (PQresultStatus(res)) {
+	switch ((int)PQresultStatus(res)) { /* an int: newer libpq know more of them */
 	case PGRES_COMMAND_OK:
 	case PGRES_TUPLES_OK:
 	case PGRES_EMPTY_QUERY:
@@ -139,11 +139,6 @@ static enum rc judge(struct db_conn *c, const PGresult *res, struct err *err)
 	case PGRES_COPY_BOTH:
 		c->lost = true; /* libpq cannot leave COPY inside a pipeline */
 		return err_set(err, RC_REJECT, "COPY needs copy_begin, not exec or queue");
-	case PGRES_BAD_RESPONSE:
-	case PGRES_NONFATAL_ERROR:
-	case PGRES_FATAL_ERROR:
-	case PGRES_SINGLE_TUPLE:
-	case PGRES_PIPELINE_SYNC:
 	default:
 		return db_failure(c, res, err);
 	}
