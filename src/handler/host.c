@@ -61,6 +61,12 @@ void host_set_trace(struct host *h, host_trace_fn *trace, void *arg)
 	h->trace_arg = arg;
 }
 
+void host_set_trace_result(struct host *h, host_trace_result_fn *trace, void *arg)
+{
+	h->trace_result = trace;
+	h->trace_result_arg = arg;
+}
+
 bool host_take_dirty(struct host *h)
 {
 	bool was_dirty = h->is_dirty;
@@ -248,6 +254,7 @@ const struct inboxd_host host_table = {
 	.only_options = lend_only_options,
 	.prepare = lend_prepare,
 	.source_error = lend_source_error,
+	.statement_error = lend_statement_error,
 	.set_state = lend_set_state,
 	.state = lend_state,
 };
@@ -423,18 +430,24 @@ static enum rc judge_one(struct host *h, struct host_item *items, size_t n, stru
 	return fail_item(h, call, HOST_BROKEN, "", ret_failed, err);
 }
 
-/* After handle_batch, for one message of it. */
-static enum rc judge_batch_item(struct host *h, struct inboxd_call *call, size_t *ret_failed,
-	struct err *err)
+/* A message of a batch that failed may be left out if the handler knows it and wrote nothing for it:
+ * what was written cannot be told from the rest, and what it did not notice it may have written. */
+static bool can_be_left_out(const struct inboxd_call *call)
 {
-	if (call->mark == HOST_DONE) {
-		set_verdict(call->item, HOST_DONE, "", "");
-		return RC_OK;
+	return call->is_own_mark && call->statements == 0;
+}
+
+static enum rc judge_batch_items(struct host *h, size_t *ret_failed, struct err *err)
+{
+	for (size_t i = 0; i < h->n_calls; i++) {
+		struct inboxd_call *call = &h->calls[i];
+		if (call->mark == HOST_DONE)
+			set_verdict(call->item, HOST_DONE, "", "");
+		else if (fail_item(h, call, call->mark, silent, ret_failed, err) != RC_OK &&
+			 !can_be_left_out(call))
+			return err->rc;
 	}
-	enum rc rc = fail_item(h, call, call->mark, silent, ret_failed, err);
-	/* What was written for it cannot be told from the rest, and what the handler did not notice it may
-	 * have written. */
-	return call->is_own_mark && call->statements == 0 ? RC_OK : rc;
+	return RC_OK;
 }
 
 static enum rc judge_batch(struct host *h, struct host_item *items, size_t n, int32_t result,
@@ -447,12 +460,12 @@ static enum rc judge_batch(struct host *h, struct host_item *items, size_t n, in
 	*ret_failed = n;
 	if (has_left_transaction(h))
 		return err_set(err, RC_RETRY, "the handler ended the transaction of a batch");
+	if (judge_batch_items(h, ret_failed, err) != RC_OK)
+		return err->rc;
+	*ret_failed = n;
 	if (result != INBOXD_DONE || h->whole.mark != HOST_DONE)
 		return err_set(err, RC_RETRY, "handle_batch returned %d: %s", result,
 			h->whole.reason[0] != '\0' ? h->whole.reason : silent);
-	for (size_t i = 0; i < n; i++)
-		if (judge_batch_item(h, &h->calls[i], ret_failed, err) != RC_OK)
-			return err->rc;
 	return RC_OK;
 }
 

@@ -83,6 +83,8 @@ struct host {
 	bool is_dirty;
 	host_trace_fn *trace;
 	void *trace_arg;
+	host_trace_result_fn *trace_result;
+	void *trace_result_arg;
 };
 
 /* Notes why; does nothing where the handler has said it already. */
@@ -124,6 +126,7 @@ struct inboxd_value lend_idempotency_key(struct inboxd_call *call, const char *s
 uint32_t lend_batch_size(struct inboxd_call *call);
 struct inboxd_call *lend_batch_item(struct inboxd_call *call, uint32_t i);
 const char *lend_source_error(struct inboxd_call *call, const char *source);
+const char *lend_statement_error(struct inboxd_call *call, const char *sql);
 void host_forget_sources(struct host *h);
 
 int32_t lend_exec(struct inboxd_call *call, const char *sql, uint32_t n,

@@ -82,12 +82,33 @@ static size_t next_owner(struct host *h)
 	return index;
 }
 
+static void trace_result(struct host *h, const struct db_result *result, const struct err *err)
+{
+	if (h->trace_result != NULL)
+		h->trace_result(h->trace_result_arg, result, err);
+}
+
+/* The oldest result; ret may be NULL. */
+static enum rc take_result(struct host *h, bool is_handlers, struct db_result **ret, struct err *err)
+{
+	struct db_result *result = NULL;
+	bool is_wanted = ret != NULL || (is_handlers && h->trace_result != NULL);
+	enum rc rc = db_next(h->db, is_wanted ? &result : NULL, err);
+	if (is_handlers)
+		trace_result(h, rc == RC_OK ? result : NULL, rc == RC_OK ? NULL : err);
+	if (ret != NULL)
+		*ret = result;
+	else
+		db_result_free(result);
+	return rc;
+}
+
 bool host_take_queued(struct host *h)
 {
 	struct err err;
 	while (host_queued(h) != 0) {
 		size_t index = next_owner(h);
-		if (db_next(h->db, NULL, &err) == RC_OK)
+		if (take_result(h, index != h->n_calls, NULL, &err) == RC_OK)
 			continue;
 		note_failure(h, index, &err, true);
 		buf_clear(&h->owners);
@@ -198,16 +219,16 @@ static bool may_execute(struct inboxd_call *call, const char *what)
 
 static bool may_run(struct inboxd_call *call, const char *sql, const struct statement *statement)
 {
-	enum db_verb verb = db_verb_of(sql);
-	if (verb == DB_VERB_CONTROL) {
-		(void)refuse(call, "the transaction belongs to inboxd: \"%.40s\" is refused", sql);
+	const char *wrong = lend_statement_error(call, sql);
+	if (wrong != NULL) {
+		(void)refuse(call, "%s (\"%.40s\")", wrong, sql);
 		return false;
 	}
 	if (!savepoints_allow(&call->host->savepoints, statement)) {
 		(void)refuse(call, "there is no savepoint \"%s\" of this message", statement->name);
 		return false;
 	}
-	if (verb == DB_VERB_STATE)
+	if (db_verb_of(sql) == DB_VERB_STATE)
 		call->host->is_dirty = true;
 	return true;
 }
@@ -251,8 +272,6 @@ static int32_t send(struct inboxd_call *call, const char *what, const char *sql,
 	if (!may_execute(call, what))
 		return INBOXD_REJECT;
 	*ret = statement_parse(sql);
-	if (ret->kind == STATEMENT_COPY)
-		return refuse(call, "COPY goes through copy_begin");
 	if (!may_run(call, sql, ret))
 		return INBOXD_REJECT;
 	const struct db_value *values = bind(call, n, args);
@@ -299,7 +318,7 @@ int32_t lend_exec(struct inboxd_call *call, const char *sql, uint32_t n,
 	if (db_sync(h->db, &err) != RC_OK)
 		return fail(call, &err);
 	bool is_good = host_take_queued(h);
-	enum rc rc = is_good ? db_next(h->db, rows != NULL ? &result : NULL, &err) : RC_OK;
+	enum rc rc = is_good ? take_result(h, true, rows != NULL ? &result : NULL, &err) : RC_OK;
 	if (db_sync_end(h->db, &later) == RC_UNAVAILABLE && rc == RC_OK && is_good) {
 		err = later;
 		rc = RC_UNAVAILABLE;
@@ -396,8 +415,10 @@ int32_t lend_copy_begin(struct inboxd_call *call, const char *sql)
 	if (h->trace != NULL)
 		h->trace(h->trace_arg, sql, 0, NULL);
 	call->statements++;
-	if (db_copy_begin(h->db, sql, &err) != RC_OK)
+	if (db_copy_begin(h->db, sql, &err) != RC_OK) {
+		trace_result(h, NULL, &err);
 		return fail(call, &err);
+	}
 	h->copying = call;
 	return INBOXD_DONE;
 }
@@ -420,7 +441,9 @@ int32_t lend_copy_end(struct inboxd_call *call)
 	if (h->copying == NULL)
 		return refuse(call, "copy_end without copy_begin");
 	h->copying = NULL;
-	if (db_copy_end(h->db, &err) != RC_OK)
+	enum rc rc = db_copy_end(h->db, &err);
+	trace_result(h, NULL, rc == RC_OK ? NULL : &err);
+	if (rc != RC_OK)
 		return fail(call, &err);
 	return INBOXD_DONE;
 }
@@ -440,6 +463,25 @@ void host_db_end_entry(struct host *h, struct inboxd_call *call)
 
 /* ---- open --------------------------------------------------------------------------------------------- */
 
+const char *lend_statement_error(struct inboxd_call *call, const char *sql)
+{
+	(void)call;
+	switch (statement_parse(sql).kind) {
+	case STATEMENT_EMPTY:
+		return "there is no statement in it";
+	case STATEMENT_COPY:
+		return "COPY goes through copy_begin, not exec or queue";
+	case STATEMENT_SAVEPOINT:
+	case STATEMENT_RELEASE:
+	case STATEMENT_ROLLBACK_TO:
+	case STATEMENT_OTHER:
+		break;
+	}
+	if (db_verb_of(sql) == DB_VERB_CONTROL)
+		return "the transaction belongs to inboxd: BEGIN, COMMIT, ROLLBACK and their kin are refused";
+	return NULL;
+}
+
 int32_t lend_prepare(struct inboxd_call *call, const char *sql, const char *option_path,
 	uint32_t *types, uint32_t *n)
 {
@@ -448,11 +490,9 @@ int32_t lend_prepare(struct inboxd_call *call, const char *sql, const char *opti
 	struct err err;
 	if (h->entry != ENTRY_OPEN)
 		return refuse(call, "prepare is for open");
-	if (statement_parse(sql).kind == STATEMENT_COPY)
-		return lend_bad_option(call, option_path, "COPY cannot be run here");
-	if (db_verb_of(sql) == DB_VERB_CONTROL)
-		return lend_bad_option(call, option_path,
-			"the transaction belongs to inboxd: BEGIN, COMMIT, ROLLBACK and their kin are refused");
+	const char *wrong = lend_statement_error(call, sql);
+	if (wrong != NULL)
+		return lend_bad_option(call, option_path, wrong);
 	switch (db_prepare(h->db, sql, types, *n, &count, &err)) {
 	case RC_OK:
 		*n = (uint32_t)count;

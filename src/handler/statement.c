@@ -68,7 +68,9 @@ struct statement statement_parse(const char *sql)
 {
 	struct statement s = {.kind = STATEMENT_OTHER};
 	const char *p = sql;
-	if (take_word(&p, "copy")) {
+	if (*skip_space(p) == '\0') {
+		s.kind = STATEMENT_EMPTY;
+	} else if (take_word(&p, "copy")) {
 		s.kind = STATEMENT_COPY;
 	} else if (take_word(&p, "savepoint")) {
 		s.kind = STATEMENT_SAVEPOINT;

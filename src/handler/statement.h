@@ -9,6 +9,7 @@
 
 enum statement_kind {
 	STATEMENT_OTHER,
+	STATEMENT_EMPTY,
 	STATEMENT_COPY,
 	STATEMENT_SAVEPOINT,   /* name is set; below likewise */
 	STATEMENT_RELEASE,

@@ -46,10 +46,10 @@
  *   DONE commits, RETRY and REJECT roll everything back that handle did; then the message is tried
  *   again later, or put aside for a person.  A crash, an exit, or a run beyond `handler_timeout` costs
  *   the worker process and rolls back as well.
- *   An entry may simply return what exec returned.  If a statement failed, its transaction cannot
- *   commit any more: a handler that returns DONE all the same is taken as if it had returned the
- *   statement's own result.  (A handler that means to go on after an error sets a SAVEPOINT first and
- *   rolls back to it.)
+ *   An entry may simply return what exec returned.  If a statement failed, or was refused, the
+ *   transaction cannot commit any more: a handler that returns DONE all the same is taken as if it had
+ *   returned the statement's own result.  (One that means to go on after an error sets a SAVEPOINT
+ *   first and rolls back to it.)
  *
  * The transaction
  *   belongs to inboxd.  exec and queue refuse BEGIN, COMMIT, ROLLBACK and their kin; SAVEPOINT, RELEASE
@@ -288,8 +288,10 @@ struct inboxd_host {
 	int32_t (*prepare)(struct inboxd_call *call, const char *sql, const char *option_path,
 		uint32_t *types, uint32_t *n);
 
-	/* What is wrong with a text as a source (see get); NULL if nothing is. */
+	/* What is wrong with a text as a source (see get), or as a statement as far as that can be told
+	 * without a server (empty, COPY, BEGIN and its kin); NULL if nothing is. */
 	const char *(*source_error)(struct inboxd_call *call, const char *source);
+	const char *(*statement_error)(struct inboxd_call *call, const char *sql);
 
 	/* What the handler keeps from open to close: set in open, read anywhere, freed in close. */
 	void (*set_state)(struct inboxd_call *call, void *state);
