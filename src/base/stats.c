@@ -5,13 +5,15 @@
 #include "base/fd.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
-enum rc stats_create(int *ret_fd, struct stats **ret, struct err *err)
+static enum rc fill(int fd, struct stats **ret, struct err *err)
 {
-	AUTO(fd) int fd = memfd_create("inboxd-stats", MFD_CLOEXEC);
-	if (fd < 0 || ftruncate(fd, sizeof(struct stats)) != 0)
+	if (ftruncate(fd, 0) != 0 || ftruncate(fd, sizeof(struct stats)) != 0)
 		return err_set(err, RC_FATAL, "shared counters: %s", strerror(errno));
 	void *p = mmap(NULL, sizeof(struct stats), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED)
@@ -21,19 +23,51 @@ enum rc stats_create(int *ret_fd, struct stats **ret, struct err *err)
 	s->version = STATS_VERSION;
 	s->slots = STATS_SLOTS;
 	s->counters = STATS_COUNT;
-	*ret_fd = TAKE_FD(fd);
 	*ret = s;
+	return RC_OK;
+}
+
+enum rc stats_create(int *ret_fd, struct stats **ret, struct err *err)
+{
+	AUTO(fd) int fd = memfd_create("inboxd-stats", MFD_CLOEXEC);
+	if (fd < 0)
+		return err_set(err, RC_FATAL, "shared counters: %s", strerror(errno));
+	if (fill(fd, ret, err) != RC_OK)
+		return err->rc;
+	*ret_fd = TAKE_FD(fd);
+	return RC_OK;
+}
+
+enum rc stats_create_in(const char *directory, int *ret_fd, struct stats **ret, struct err *err)
+{
+	AUTO(free) char *path = xasprintf("%s/stats", directory);
+	AUTO(fd) int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+	if (fd < 0)
+		return err_set(err, RC_FATAL, "cannot write %s: %s", path, strerror(errno));
+	/* The lock says that somebody's counters live here; it goes with the last of the processes. */
+	if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+		return err_set(err, RC_FATAL, "%s belongs to an inboxd that is running", path);
+	if (fill(fd, ret, err) != RC_OK)
+		return err->rc;
+	*ret_fd = TAKE_FD(fd);
 	return RC_OK;
 }
 
 enum rc stats_map(int fd, bool writable, struct stats **ret, struct err *err)
 {
 	int prot = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+	struct stat st;
+	if (fstat(fd, &st) != 0)
+		return err_set(err, RC_FATAL, "shared counters: %s", strerror(errno));
+	/* Touching a page behind the file's end would kill. */
+	if (st.st_size != (off_t)sizeof(struct stats))
+		return err_set(err, RC_FATAL, "shared counters are of another version");
 	void *p = mmap(NULL, sizeof(struct stats), prot, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED)
 		return err_set(err, RC_FATAL, "shared counters: %s", strerror(errno));
 	const struct stats *s = p;
-	if (s->magic != STATS_MAGIC || s->version != STATS_VERSION || s->counters != STATS_COUNT) {
+	if (s->magic != STATS_MAGIC || s->version != STATS_VERSION || s->slots != STATS_SLOTS ||
+		s->counters != STATS_COUNT) {
 		(void)munmap(p, sizeof(struct stats));
 		return err_set(err, RC_FATAL, "shared counters are of another version");
 	}
@@ -56,7 +90,8 @@ struct stats_slot *stats_slot_take(
 		uint32_t r = atomic_load(&slot->role);
 		if (r == STATS_FREE && free_slot == NULL)
 			free_slot = slot;
-		if (r == role && slot->index == index && strcmp(slot->name, name) == 0)
+		if (r == role && slot->index == index &&
+			strncmp(slot->name, name, sizeof slot->name - 1) == 0)
 			return slot;
 	}
 	if (free_slot == NULL)

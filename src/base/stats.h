@@ -67,6 +67,10 @@ struct stats {
 
 /* A fresh map: a memfd, for others to map; the supervisor's. */
 enum rc stats_create(int *ret_fd, struct stats **ret, struct err *err) MUST_CHECK;
+/* The same as a file `stats` in a directory, for `inboxctl status`; it replaces an older one.  RC_FATAL
+ * when it cannot be written there, or another process of this kind holds it. */
+enum rc stats_create_in(
+	const char *directory, int *ret_fd, struct stats **ret, struct err *err) MUST_CHECK;
 enum rc stats_map(int fd, bool writable, struct stats **ret, struct err *err) MUST_CHECK;
 void stats_unmap(struct stats *s);
 

@@ -116,9 +116,9 @@ static enum rc prepare_session(struct db_conn *c, struct err *err)
 		"SET client_min_messages = warning;"
 		"SET datestyle = 'ISO, YMD'; SET intervalstyle = 'postgres'; SET bytea_output = 'hex';"
 		"SET standard_conforming_strings = on; SET extra_float_digits = 1;"
-		"SET idle_in_transaction_session_timeout = %u;"
+		"SET idle_in_transaction_session_timeout = %u; SET statement_timeout = %u;"
 		"%s",
-		c->idle_ms, PQserverVersion(c->pg) >= 140000
+		c->idle_ms, c->statement_ms, PQserverVersion(c->pg) >= 140000
 			? "SET client_connection_check_interval = '5s'"
 			: "");
 	PGresult *res = PQexec(c->pg, sql);
@@ -141,7 +141,6 @@ enum rc db_conn_open(const struct config_database *database, const char *applica
 	char *quoted = PQescapeIdentifier(pg, database->schema, strlen(database->schema));
 	c->schema = xstrdup(quoted != NULL ? quoted : "inboxd");
 	PQfreemem(quoted);
-	c->cancel = PQgetCancel(pg);
 	(void)PQsetNoticeReceiver(pg, receive_notice, c);
 	if (prepare_session(c, err) != RC_OK || PQenterPipelineMode(pg) != 1) {
 		db_conn_close(c);
@@ -172,7 +171,6 @@ void db_conn_close(struct db_conn *c)
 	if (c == NULL)
 		return;
 	forget_statements(c);
-	PQfreeCancel(c->cancel);
 	PQfinish(c->pg);
 	free(c->schema);
 	free(c->pending);
@@ -190,9 +188,11 @@ static enum rc out_of_pipeline(
 	return rc;
 }
 
-enum rc db_conn_limit_idle(struct db_conn *c, uint32_t ms, struct err *err)
+enum rc db_conn_limit(
+	struct db_conn *c, uint32_t statement_ms, uint32_t idle_ms, struct err *err)
 {
-	c->idle_ms = ms;
+	c->statement_ms = statement_ms;
+	c->idle_ms = idle_ms;
 	return out_of_pipeline(c, prepare_session, err);
 }
 
@@ -233,13 +233,6 @@ const char *db_conn_schema(const struct db_conn *c)
 int db_conn_version(const struct db_conn *c)
 {
 	return PQserverVersion(c->pg);
-}
-
-void db_cancel(struct db_conn *c)
-{
-	char ignored[64];
-	if (c->cancel != NULL)
-		(void)PQcancel(c->cancel, ignored, sizeof ignored);
 }
 
 bool db_warned(const struct db_conn *c)

@@ -26,8 +26,10 @@ enum rc db_conn_open(const struct config_database *database, const char *applica
 	struct db_conn **ret, struct err *err) MUST_CHECK;
 void db_conn_close(struct db_conn *c);
 
-/* Limits how long the server lets a transaction of ours stand idle: longer than a handler may take. */
-enum rc db_conn_limit_idle(struct db_conn *c, uint32_t ms, struct err *err) MUST_CHECK;
+/* Limits, kept by the server: how long one statement may run (the gate lifts it for COMMIT), and how long
+ * a transaction of ours may stand idle.  0: no limit. */
+enum rc db_conn_limit(struct db_conn *c, uint32_t statement_ms, uint32_t idle_ms,
+	struct err *err) MUST_CHECK;
 
 /* Undoes what was left behind in the session (settings, temporary tables, session locks, prepared
  * statements) and prepares it again.  Outside a transaction, nothing queued. */
@@ -96,9 +98,6 @@ enum rc db_copy_end(struct db_conn *c, struct err *err) MUST_CHECK;
  * (RC_OK), has left it (RC_REJECT) or is lost (RC_UNAVAILABLE). */
 struct pg_conn *db_raw_begin(struct db_conn *c);
 enum rc db_raw_end(struct db_conn *c, struct err *err) MUST_CHECK;
-
-/* Async-signal-safe: asks the server to cancel what runs in this session. */
-void db_cancel(struct db_conn *c);
 
 /* True since the last db_warning_clear if the server said that a commit was not waited for by its
  * synchronous standbys. */

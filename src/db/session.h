@@ -25,14 +25,13 @@ struct db_pending {
 
 struct db_conn {
 	PGconn *pg;
-	PGcancel *cancel;
 	char *schema;
 	bool keep_statements;
 	bool lost;
 	bool warned;
 	struct db_statement *statements;
 	uint32_t names_used;
-	uint32_t idle_ms;
+	uint32_t statement_ms, idle_ms; /* 0: no limit */
 	struct db_pending *pending; /* ring of power-of-two size */
 	size_t pending_cap, pending_first, pending_n;
 	size_t queries_pending;

@@ -44,25 +44,34 @@ static struct claim *only_keyed(struct claim *claims, size_t n)
 
 /* ---- begin ---------------------------------------------------------------------------------- */
 
-static enum rc queue_none(struct inbox *x, struct err *err)
+/* A retry's row goes with its work. */
+static enum rc queue_row(struct inbox *x, const struct claim *c, struct err *err)
+{
+	struct number_text parked, token;
+	const struct db_value args[] = {
+		value_int(&parked, c->parked), value_int(&token, c->parked_token)};
+	return c->parked != 0 ? inbox_queue(x, SQL_TAKE_ROW, 2, args, false, err) : RC_OK;
+}
+
+static enum rc queue_none(struct inbox *x, const struct claim *c, struct err *err)
 {
 	const struct db_value args[] = {value_text(x->token), value_text(NULL)};
-	return inbox_queue(x, SQL_LOCK_ONE, 2, args, false, err);
+	if (inbox_queue(x, SQL_LOCK_ONE, 2, args, false, err) != RC_OK)
+		return err->rc;
+	return queue_row(x, c, err);
 }
 
 static enum rc queue_one(struct inbox *x, const struct claim *c, struct err *err)
 {
-	struct number_text id, lock, parked, token;
+	struct number_text id, lock;
 	const struct db_value locks[] = {value_text(x->token), value_int(&lock, lock_of(x, c))};
 	const struct db_value insert[] = {value_int(&id, x->id), value_bytea(c->key),
 		value_bytea(c->fingerprint), value_text(c->parked != 0 ? "true" : "false")};
-	const struct db_value row[] = {
-		value_int(&parked, c->parked), value_int(&token, c->parked_token)};
 
 	if (inbox_queue(x, SQL_LOCK_ONE, 2, locks, false, err) != RC_OK ||
 		inbox_queue(x, SQL_INSERT_ONE, 4, insert, false, err) != RC_OK)
 		return err->rc;
-	return c->parked != 0 ? inbox_queue(x, SQL_TAKE_ROW, 2, row, false, err) : RC_OK;
+	return queue_row(x, c, err);
 }
 
 static enum rc queue_many(
@@ -139,6 +148,18 @@ static void mark_new(struct claim *claims, size_t n, const struct db_result *ins
 	assert(row == rows);
 }
 
+static enum rc take_none(struct inbox *x, struct claim *c, struct err *err)
+{
+	AUTO(result) struct db_result *row = NULL;
+	if (db_next(x->db, NULL, err) != RC_OK)
+		return err->rc;
+	if (c->parked != 0 && db_next(x->db, &row, err) != RC_OK)
+		return err->rc;
+	if (row != NULL && db_result_rows(row) != 1)
+		c->state = CLAIM_LOOK;
+	return RC_OK;
+}
+
 static enum rc take_one(struct inbox *x, struct claim *c, struct err *err)
 {
 	AUTO(result) struct db_result *held = NULL;
@@ -186,7 +207,7 @@ enum rc inbox_begin(struct inbox *x, struct claim *claims, size_t n, struct err 
 	x->is_guarded = false;
 	if (inbox_queue_begin(x, err) != RC_OK)
 		return err->rc;
-	enum rc rc = keyed == 0   ? queue_none(x, err)
+	enum rc rc = keyed == 0   ? queue_none(x, &claims[0], err)
 		     : keyed == 1 ? queue_one(x, one, err)
 				  : queue_many(x, claims, n, keyed, err);
 	if (rc != RC_OK || db_sync(x->db, err) != RC_OK)
@@ -195,7 +216,7 @@ enum rc inbox_begin(struct inbox *x, struct claim *claims, size_t n, struct err 
 	struct err later;
 	rc = db_next(x->db, NULL, err);
 	if (rc == RC_OK)
-		rc = keyed == 0   ? db_next(x->db, NULL, err)
+		rc = keyed == 0   ? take_none(x, &claims[0], err)
 		     : keyed == 1 ? take_one(x, one, err)
 				  : take_many(x, claims, n, keyed, err);
 	enum rc end = db_sync_end(x->db, rc == RC_OK ? err : &later);

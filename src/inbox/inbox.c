@@ -49,7 +49,8 @@ static const char *const texts[SQL_COUNT] = {
 	[SQL_UNGUARD] = "DELETE FROM @.guard WHERE backend = pg_backend_pid()",
 	/* Fails, and with it the COMMIT behind it, unless the claiming transaction is still open. */
 	[SQL_GATE] = "SELECT 1 / (current_setting('inboxd.tx', true) IS NOT DISTINCT FROM $1)::integer, "
-		     "set_config('inboxd.commit', $1, true), set_config('synchronous_commit', $2, true)",
+		     "set_config('inboxd.commit', $1, true), set_config('synchronous_commit', $2, true), "
+		     "set_config('statement_timeout', '0', true)",
 	[SQL_COMMIT] = "COMMIT",
 	[SQL_ROLLBACK] = "ROLLBACK",
 	[SQL_RESULT] = "INSERT INTO @.result (consumer, key, data, content_type) "

@@ -46,6 +46,7 @@ struct claim {
 	struct bytes key; /* empty: CLAIM_UNKEYED */
 	struct bytes fingerprint;
 	int64_t parked, parked_token; /* of a retry; parked 0: a delivery */
+	void *owner;                  /* the caller's; claims are sorted */
 	enum claim_state state; /* set by inbox_begin; _LOOK becomes _DUPLICATE at inbox_commit */
 	bool is_handled;        /* set by the caller before inbox_commit: its work is in */
 };

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* What consumer and worker say to each other, frame by frame.  Pure. */
+/* What consumer and worker say to each other, frame by frame.  Pure.
+ *
+ * The consumer gives a worker one command at a time; every command but TO_HELLO, TO_PARK_PIECE and
+ * TO_PARK_ABORT gets exactly one answer, whatever happens to the database meanwhile.  FROM_READY and
+ * FROM_DOWN come in between and say only whether further work makes sense. */
 #ifndef INBOXD_IPC_PROTOCOL_H
 #define INBOXD_IPC_PROTOCOL_H
 
@@ -19,8 +23,9 @@ enum frame_type {
 	TO_CRASHED,     /* i64 parked, i64 token, u8 timed out, detail: answered by FROM_RETRY */
 
 	/* worker -> consumer */
-	FROM_READY = 64, /* connected, registered, handler open: give me work */
-	FROM_DOWN,       /* u8 rc, text: cannot work now; everything in hand is void */
+	FROM_READY = 64, /* u8 most, u64 next_due_ms: connected, registered, handler open; most: 1 if
+			  * the handler takes one message at a time, else 0 */
+	FROM_DOWN,       /* u8 rc, text: cannot work now; the worker goes on trying by itself */
 	FROM_VERDICTS,   /* u32 n, u64 next_due_ms, then n times ref, u8 verdict */
 	FROM_TAKEN,      /* i64 parked, i64 token: about to run this retry */
 	FROM_RETRY,      /* u8 ran, u64 next_due_ms */

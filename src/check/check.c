@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/* Checks a configuration with its handlers, and with its servers on request. */
+#include "check/check.h"
+
+#include "base/fd.h"
+#include "config/config.h"
+#include "handler/host.h"
+#include "inbox/inbox.h"
+#include "mq/mq.h"
+
+#include <stdio.h>
+#include <sysexits.h>
+
+struct verdicts {
+	bool is_quiet;
+	bool has_error;       /* a person must edit something */
+	bool has_unavailable; /* a server could not be reached */
+};
+
+static void report(struct verdicts *v, const struct config_consumer *c, enum rc rc, const char *text)
+{
+	(void)fprintf(stderr, "consumer \"%s\": %s\n", c->name, text);
+	if (rc == RC_UNAVAILABLE || rc == RC_RETRY)
+		v->has_unavailable = true;
+	else
+		v->has_error = true;
+}
+
+static void report_all(struct verdicts *v, struct buf *errors)
+{
+	(void)fputs(buf_str(errors), stderr);
+	v->has_error = true;
+}
+
+static void check_broker(struct verdicts *v, const struct config_consumer *c)
+{
+	for (size_t i = 0; i < c->broker->uris.n; i++) {
+		struct mq_conn *mq = NULL;
+		struct mq_place place;
+		struct err err;
+		if (mq_conn_open(c->broker, i, "inboxd --check", -1, &mq, &place, &err) != RC_OK) {
+			AUTO(free) char *text = xasprintf(
+				"broker %s, vhost \"%s\", user \"%s\": %s", place.address,
+				place.vhost, place.user, err.text);
+			report(v, c, err.rc, text);
+			continue;
+		}
+		if (!v->is_quiet)
+			(void)printf("consumer \"%s\": broker %s, vhost \"%s\": logged in\n", c->name,
+				place.address, place.vhost);
+		mq_conn_close(mq, true);
+	}
+}
+
+static void check_database(struct verdicts *v, const struct config_consumer *c, struct host *host)
+{
+	struct db_conn *db = NULL;
+	struct inbox inbox = {.db = NULL};
+	struct err err;
+	AUTO(buf) struct buf errors = {0};
+
+	enum rc rc = db_conn_open(c->database, "inboxd --check", &db, &err);
+	if (rc == RC_OK) {
+		inbox_init(&inbox, db, c);
+		rc = inbox_check_schema(&inbox, &err);
+	}
+	if (rc == RC_OK)
+		rc = host_open(host, db, &errors, &err);
+	if (errors.size != 0)
+		report_all(v, &errors);
+	else if (rc != RC_OK)
+		report(v, c, rc, err.text);
+	else if (!v->is_quiet)
+		(void)printf("consumer \"%s\": database \"%s\": schema and handler are ready\n",
+			c->name, c->database->name);
+	host_close(host);
+	inbox_done(&inbox);
+	db_conn_close(db);
+}
+
+static void check_consumer(struct verdicts *v, const struct config *config,
+	const struct config_consumer *c, bool with_connect)
+{
+	struct handler handler = {.dl = NULL};
+	struct err err;
+	AUTO(buf) struct buf errors = {0};
+
+	if (handler_load(&config->handler_directories, c->handler, config->runtime_directory,
+		    &handler, &err) != RC_OK) {
+		report(v, c, RC_FATAL, err.text);
+		return;
+	}
+	struct host *host = host_new(&handler, c);
+	if (host_check(host, &errors) != RC_OK || errors.size != 0) {
+		if (errors.size == 0)
+			report(v, c, RC_FATAL, "the handler's check failed and said no more");
+		else
+			report_all(v, &errors);
+	} else if (with_connect) {
+		check_broker(v, c);
+		check_database(v, c, host);
+	}
+	host_free(host);
+	handler_unload(&handler);
+}
+
+int check_main(const char *config_path, bool with_connect, bool is_quiet)
+{
+	struct verdicts v = {.is_quiet = is_quiet};
+	AUTO(buf) struct buf errors = {0};
+	struct config *config = config_load(config_path, &errors);
+	if (config == NULL) {
+		(void)fputs(buf_str(&errors), stderr);
+		return EX_CONFIG;
+	}
+	for (size_t i = 0; i < config->n_consumers; i++)
+		check_consumer(&v, config, config->consumers[i], with_connect);
+	size_t n = config->n_consumers;
+	config_free(config);
+	if (v.has_error)
+		return EX_CONFIG;
+	if (v.has_unavailable)
+		return EX_UNAVAILABLE;
+	if (!is_quiet)
+		(void)printf("%s: ok, %zu consumer%s\n", config_path, n, n == 1 ? "" : "s");
+	return EX_OK;
+}

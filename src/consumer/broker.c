@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: MIT */
+/* The connection to the broker: kept open, read, written to; consuming exactly while it makes sense. */
+#include "consumer/state.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum {
+	ACK_HOLD_MS = 10,        /* singles wait so long for the prefix to reach them */
+	PAUSE_AFTER_MS = 2000,   /* a worker that restarts is no reason to stop consuming */
+	EVENTS_PER_STEP = 2000,  /* then workers and timers get their turn */
+	TOPOLOGY_RETRY_MS = 30000,
+};
+
+static void set_reading(struct consumer *c, bool on)
+{
+	if (c->mq_io == NULL || c->is_reading == on)
+		return;
+	c->is_reading = on;
+	(void)sd_event_source_set_io_events(c->mq_io, on ? EPOLLIN : 0u);
+}
+
+static int on_readable(sd_event_source *source, int fd, uint32_t revents, void *arg)
+{
+	(void)source;
+	(void)fd;
+	(void)revents;
+	consumer_wake(arg);
+	return 0;
+}
+
+/* ---- losing and closing --------------------------------------------------------------------------- */
+
+static void drop(struct consumer *c, bool is_polite)
+{
+	c->mq_io = sd_event_source_unref(c->mq_io);
+	mq_conn_close(c->mq, is_polite);
+	c->mq = NULL;
+	c->link = LINK_DOWN;
+	c->is_reading = false;
+	intake_abort(c);
+	crew_void(c);
+	window_reset(&c->window);
+}
+
+static void log_down(struct consumer *c, const char *event, const char *text, uint64_t wait_ms)
+{
+	char next[64];
+	(void)snprintf(next, sizeof next, "connecting again in %" PRIu64 " ms", wait_ms);
+	log_event(L_WARNING, event, LS("broker", c->place.address), LS("vhost", c->place.vhost),
+		LS("user", c->place.user), LS("error", text), LS("next", next));
+}
+
+static void connect_later(struct consumer *c, const char *event, const char *text)
+{
+	uint64_t wait = backoff_next_ms(&c->backoff, random_u32());
+	c->next_connect_ms = clock_ms() + wait;
+	log_down(c, event, text, wait);
+}
+
+void broker_lost(struct consumer *c, const struct err *err)
+{
+	if (c->mq == NULL)
+		return;
+	drop(c, false);
+	connect_later(c, "broker_lost", err->text);
+}
+
+/* ---- connecting --------------------------------------------------------------------------------------- */
+
+static bool declare(struct consumer *c)
+{
+	struct err err;
+	if (!c->config->topology.declare)
+		return true;
+	enum rc rc = mq_declare(c->mq, c->config->queue, &c->config->topology, &err);
+	if (rc == RC_OK)
+		return true;
+	drop(c, true);
+	if (rc == RC_FATAL) {
+		c->next_connect_ms = clock_ms() + TOPOLOGY_RETRY_MS;
+		log_event(L_ERROR, "topology_differs", LS("queue", c->config->queue),
+			LS("error", err.text), LS("next", "trying again in 30 s"));
+	} else {
+		connect_later(c, "topology_failed", err.text);
+	}
+	return false;
+}
+
+static void connect(struct consumer *c)
+{
+	struct err err;
+	AUTO(free) char *name = xasprintf("inboxd %s", c->config->name);
+	enum rc rc = mq_conn_open(c->config->broker, c->which_uri++, name, c->control_fd, &c->mq,
+		&c->place, &err);
+	c->is_placed = true;
+	crew_greet(c);
+	if (rc != RC_OK) {
+		connect_later(c, "broker_unavailable", err.text);
+		return;
+	}
+	c->which_uri--; /* stay with the one that answered */
+	window_reset(&c->window);
+	c->link = LINK_IDLE;
+	if (!declare(c))
+		return;
+	stats_add(c->slot, STATS_connects, 1);
+	(void)sd_event_add_io(
+		c->event, &c->mq_io, mq_conn_fd(c->mq), EPOLLIN, on_readable, c);
+	c->is_reading = true;
+	log_event(L_INFO, "connected", LS("broker", c->place.address), LS("vhost", c->place.vhost),
+		LS("user", c->place.user), LU("heartbeat_s", mq_heartbeat_s(c->mq)));
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------ */
+
+static void on_channel_closed(struct consumer *c, const struct mq_event *ev)
+{
+	struct err err;
+	char text[300];
+	(void)snprintf(text, sizeof text, "%u %s", ev->code, ev->text);
+	intake_abort(c);
+	crew_void(c);
+	window_reset(&c->window);
+	c->link = LINK_IDLE;
+	uint64_t wait = backoff_next_ms(&c->backoff, random_u32());
+	c->consume_at_ms = clock_ms() + wait;
+	log_event(L_WARNING, "channel_closed", LS("queue", c->config->queue), LS("error", text),
+		LU("retry_in_ms", wait));
+	if (mq_channel_reopen(c->mq, &err) != RC_OK)
+		broker_lost(c, &err);
+}
+
+static void on_cancelled(struct consumer *c)
+{
+	uint64_t wait = backoff_next_ms(&c->backoff, random_u32());
+	c->link = LINK_IDLE;
+	c->consume_at_ms = clock_ms() + wait;
+	log_event(L_WARNING, "cancelled_by_broker", LS("queue", c->config->queue),
+		LS("error", "queue deleted or its node gone"), LU("retry_in_ms", wait));
+}
+
+static void on_consuming(struct consumer *c)
+{
+	backoff_reset(&c->backoff);
+	log_event(L_INFO, "consuming", LS("queue", c->config->queue),
+		LU("prefetch", c->config->prefetch));
+}
+
+static void on_undecodable(struct consumer *c, const struct mq_event *ev)
+{
+	log_event(L_ERROR, "undecodable", LB("exchange", ev->exchange),
+		LB("routing_key", ev->routing_key),
+		LS("next", "parking what is known, rejecting, connecting again"));
+	intake_undecodable(c, ev);
+	c->link = LINK_POISONED;
+	set_reading(c, false);
+}
+
+/* False when the connection is gone or poisoned. */
+static bool on_event(struct consumer *c, const struct mq_event *ev)
+{
+	struct err err;
+	switch (ev->kind) {
+	case MQ_DELIVERY:
+		intake_begin(c, ev);
+		break;
+	case MQ_BODY:
+		intake_piece(c, ev);
+		break;
+	case MQ_CONSUMING:
+		on_consuming(c);
+		break;
+	case MQ_CANCELLED:
+		on_cancelled(c);
+		break;
+	case MQ_CANCEL_OK:
+		c->link = LINK_IDLE;
+		break;
+	case MQ_CHANNEL_CLOSED:
+		on_channel_closed(c, ev);
+		break;
+	case MQ_CLOSED:
+		(void)err_set(&err, RC_UNAVAILABLE, "closed by the broker: %u %s", ev->code, ev->text);
+		broker_lost(c, &err);
+		break;
+	case MQ_BLOCKED:
+		log_event(L_WARNING, "broker_blocked", LS("reason", ev->text));
+		break;
+	case MQ_UNBLOCKED:
+		log_event(L_INFO, "broker_unblocked", LS("broker", c->place.address));
+		break;
+	case MQ_UNDECODABLE:
+		on_undecodable(c, ev);
+		break;
+	case MQ_NONE:
+	case MQ_RETURNED:
+	case MQ_CONFIRMED:
+	case MQ_NACKED:
+		break;
+	}
+	return c->mq != NULL && c->link != LINK_POISONED;
+}
+
+static void read_events(struct consumer *c)
+{
+	struct mq_event ev;
+	struct err err;
+	for (int n = 0; n < EVENTS_PER_STEP; n++) {
+		if (!intake_may_read(c)) {
+			set_reading(c, false);
+			return;
+		}
+		if (mq_read(c->mq, &ev, &err) != RC_OK) {
+			broker_lost(c, &err);
+			return;
+		}
+		if (ev.kind == MQ_NONE) {
+			set_reading(c, true);
+			return;
+		}
+		if (!on_event(c, &ev))
+			return;
+	}
+	consumer_wake(c); /* there may be more in the library's buffer, where no poll sees it */
+}
+
+/* While nothing is read the library sends no heartbeats. */
+static void keep_alive(struct consumer *c, uint64_t now_ms)
+{
+	struct err err;
+	if (c->is_reading || now_ms < c->heartbeat_at_ms)
+		return;
+	c->heartbeat_at_ms = now_ms + mq_heartbeat_s(c->mq) * 500;
+	if (mq_heartbeat(c->mq, &err) != RC_OK)
+		broker_lost(c, &err);
+}
+
+/* ---- consuming ----------------------------------------------------------------------------------------------- */
+
+static const char *down_reason(const struct consumer *c)
+{
+	for (uint32_t i = 0; i < c->config->workers; i++)
+		if (c->crew[i].down_text[0] != '\0')
+			return c->crew[i].down_text;
+	return "no worker is running";
+}
+
+static void stop_consuming(struct consumer *c, const char *why)
+{
+	struct err err;
+	if (mq_cancel(c->mq, &err) != RC_OK) {
+		broker_lost(c, &err);
+		return;
+	}
+	c->link = LINK_CANCELLING;
+	if (c->is_draining)
+		return;
+	stats_add(c->slot, STATS_pauses, 1);
+	log_event(L_WARNING, "paused", LS("queue", c->config->queue), LS("reason", why),
+		LU("held", c->window.n_held), LS("next", "consuming again when a worker is ready"));
+}
+
+static void start_consuming(struct consumer *c)
+{
+	struct err err;
+	if (mq_consume(c->mq, c->config->queue, (uint16_t)c->config->prefetch, &err) != RC_OK) {
+		broker_lost(c, &err);
+		return;
+	}
+	c->link = LINK_CONSUMING;
+}
+
+/* The link follows the crew: consuming while somebody can work. */
+static void follow_crew(struct consumer *c, uint64_t now_ms)
+{
+	bool can_work = crew_has_ready(c) && !c->is_draining;
+	if (crew_has_ready(c))
+		c->no_crew_since_ms = 0;
+	else if (c->no_crew_since_ms == 0)
+		c->no_crew_since_ms = now_ms;
+	bool lasts = c->is_draining || (c->no_crew_since_ms != 0 &&
+					       now_ms - c->no_crew_since_ms >= PAUSE_AFTER_MS);
+
+	if (c->link == LINK_CONSUMING && lasts)
+		stop_consuming(c, down_reason(c));
+	/* A new consumer gets a prefetch of its own, whatever the last one still holds. */
+	else if (c->link == LINK_IDLE && can_work && now_ms >= c->consume_at_ms &&
+		 c->window.n_held <= c->config->prefetch / 2)
+		start_consuming(c);
+}
+
+void broker_step(struct consumer *c, uint64_t now_ms)
+{
+	if (c->mq == NULL) {
+		if (!c->is_draining && now_ms >= c->next_connect_ms)
+			connect(c);
+		if (c->mq == NULL)
+			return;
+	}
+	if (c->link != LINK_POISONED)
+		read_events(c);
+	if (c->mq != NULL)
+		keep_alive(c, now_ms);
+	if (c->mq != NULL && c->link != LINK_POISONED)
+		follow_crew(c, now_ms);
+}
+
+uint64_t broker_next_ms(const struct consumer *c, uint64_t now_ms)
+{
+	if (c->mq == NULL)
+		return c->is_draining ? UINT64_MAX : c->next_connect_ms;
+	uint64_t next = now_ms + mq_heartbeat_s(c->mq) * 500;
+	if (c->link == LINK_IDLE && c->consume_at_ms > now_ms && c->consume_at_ms < next)
+		next = c->consume_at_ms;
+	if (c->link == LINK_CONSUMING && c->no_crew_since_ms != 0 &&
+		c->no_crew_since_ms + PAUSE_AFTER_MS < next)
+		next = c->no_crew_since_ms + PAUSE_AFTER_MS;
+	return next;
+}
+
+/* ---- settling --------------------------------------------------------------------------------------------------- */
+
+uint64_t broker_acknowledge(struct consumer *c, uint64_t now_ms)
+{
+	struct err err;
+	uint64_t tag, wait_ms;
+	uint64_t hold_ms = c->is_draining ? 0 : ACK_HOLD_MS;
+	bool multiple;
+	if (c->mq == NULL)
+		return UINT64_MAX;
+	uint64_t before = c->window.n_loose;
+	while (window_next_ack(&c->window, now_ms, hold_ms, &tag, &multiple, &wait_ms)) {
+		if (mq_ack(c->mq, tag, multiple, &err) != RC_OK) {
+			broker_lost(c, &err);
+			return UINT64_MAX;
+		}
+	}
+	stats_add(c->slot, STATS_acked, before - c->window.n_loose);
+	return wait_ms != UINT64_MAX ? now_ms + wait_ms : UINT64_MAX;
+}
+
+void broker_give_back(struct consumer *c, struct entry *e)
+{
+	struct err err;
+	uint64_t tag = e->tag;
+	window_drop(&c->window, e);
+	if (c->mq != NULL && mq_nack(c->mq, tag, false, &err) != RC_OK)
+		broker_lost(c, &err);
+}
+
+void broker_reject(struct consumer *c, struct entry *e)
+{
+	struct err err;
+	uint64_t tag = e->tag;
+	window_drop(&c->window, e);
+	if (c->mq == NULL)
+		return;
+	if (mq_reject(c->mq, tag, &err) == RC_OK) {
+		/* Acknowledge what else is done before the connection goes. */
+		(void)broker_acknowledge(c, clock_ms());
+		(void)err_set(&err, RC_UNAVAILABLE,
+			"dropped: it cannot be read beyond a message that cannot be decoded");
+	}
+	broker_lost(c, &err);
+}
+
+void broker_close(struct consumer *c)
+{
+	struct err err;
+	if (c->mq == NULL)
+		return;
+	(void)broker_acknowledge(c, clock_ms());
+	uint64_t last = window_last_held(&c->window);
+	if (c->mq != NULL && last != 0 && mq_nack(c->mq, last, true, &err) == RC_OK)
+		log_event(L_INFO, "given_back", LU("deliveries", c->window.n_held),
+			LS("queue", c->config->queue));
+	if (c->mq != NULL)
+		drop(c, c->link != LINK_POISONED);
+}

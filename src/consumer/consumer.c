@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/* The loop of a consumer: events only wake it; then every step looks at the state and does what it asks
+ * for.  Nothing is remembered in callbacks. */
+#include "consumer/state.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "ipc/control.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+enum { STEP_AT_LEAST_MS = 1000 };
+
+const char *consumer_state_name(enum consumer_state s)
+{
+	static const char *const names[] = {
+		[CONSUMER_STARTING] = "starting",
+		[CONSUMER_CONNECTING] = "connecting",
+		[CONSUMER_PAUSED] = "paused",
+		[CONSUMER_CONSUMING] = "consuming",
+		[CONSUMER_DRAINING] = "draining",
+	};
+	return (size_t)s < sizeof names / sizeof names[0] ? names[s] : "?";
+}
+
+static enum consumer_state state_of(const struct consumer *c)
+{
+	if (c->is_draining)
+		return CONSUMER_DRAINING;
+	if (c->mq == NULL)
+		return CONSUMER_CONNECTING;
+	return c->link == LINK_CONSUMING ? CONSUMER_CONSUMING : CONSUMER_PAUSED;
+}
+
+void consumer_wake(struct consumer *c)
+{
+	(void)sd_event_source_set_enabled(c->later, SD_EVENT_ONESHOT);
+}
+
+/* Drained: nothing runs any more, or its time is over. */
+static bool is_done(const struct consumer *c, uint64_t now_ms)
+{
+	if (!c->is_draining)
+		return false;
+	if (now_ms >= c->drain_until_ms)
+		return true;
+	return !crew_is_working(c) && c->arriving == NULL && c->link != LINK_CANCELLING;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static void step(struct consumer *c)
+{
+	uint64_t now = clock_ms();
+	uint64_t next = now + STEP_AT_LEAST_MS;
+
+	broker_step(c, now);
+	next = earlier(next, crew_dispatch(c, now));
+	next = earlier(next, broker_acknowledge(c, now));
+	next = earlier(next, broker_next_ms(c, now));
+	stats_set(c->slot, STATS_in_flight, c->window.n_held);
+	stats_set(c->slot, STATS_state, state_of(c));
+	stats_add(c->slot, STATS_progress, 1);
+	if (is_done(c, now)) {
+		(void)sd_event_exit(c->event, EX_OK);
+		return;
+	}
+	(void)sd_event_source_set_time(c->timer, next * 1000);
+	(void)sd_event_source_set_enabled(c->timer, SD_EVENT_ONESHOT);
+}
+
+static int on_later(sd_event_source *source, void *arg)
+{
+	(void)source;
+	step(arg);
+	return 0;
+}
+
+static int on_timer(sd_event_source *source, uint64_t usec, void *arg)
+{
+	(void)source;
+	(void)usec;
+	step(arg);
+	return 0;
+}
+
+/* ---- the supervisor's word ------------------------------------------------------------------------ */
+
+static void on_gone(struct consumer *c, const struct control *m)
+{
+	char detail[128];
+	if (m->timed_out)
+		(void)snprintf(detail, sizeof detail, "handler over its time limit of %u ms, killed",
+			c->config->handler_timeout_ms);
+	else if (m->was_killed)
+		(void)snprintf(detail, sizeof detail, "worker killed by signal %d (SIG%s)",
+			m->status, sigabbrev_np(m->status) != NULL ? sigabbrev_np(m->status) : "?");
+	else
+		(void)snprintf(detail, sizeof detail, "worker exited with code %d", m->status);
+	crew_gone(c, m->index, m->life, m->timed_out, detail);
+}
+
+static void on_drain(struct consumer *c, const struct control *m)
+{
+	if (c->is_draining)
+		return;
+	c->is_draining = true;
+	c->drain_until_ms = clock_ms() + m->timeout_ms;
+	log_event(L_INFO, "draining", LU("held", c->window.n_held),
+		LU("in_hand", c->window.n_in_hand), LU("timeout_ms", m->timeout_ms));
+}
+
+static int on_control(sd_event_source *source, int fd, uint32_t revents, void *arg)
+{
+	struct consumer *c = arg;
+	struct control m;
+	int with_fd, got;
+	(void)source;
+	(void)revents;
+	while ((got = control_receive(fd, &m, &with_fd)) == 1) {
+		switch ((enum control_kind)m.kind) {
+		case CONTROL_WORKER:
+			crew_arrived(c, m.index, m.life, with_fd);
+			break;
+		case CONTROL_GONE:
+			on_gone(c, &m);
+			break;
+		case CONTROL_DRAIN:
+			on_drain(c, &m);
+			break;
+		}
+	}
+	if (got < 0) {
+		/* The supervisor is gone: nobody would know what we do. */
+		(void)sd_event_exit(c->event, EX_UNAVAILABLE);
+		return 0;
+	}
+	consumer_wake(c);
+	return 0;
+}
+
+/* A SIGTERM of somebody's own: drain, exit, and be started again. */
+static int on_sigterm(sd_event_source *source, const struct signalfd_siginfo *si, void *arg)
+{
+	struct consumer *c = arg;
+	const struct control drain = {.kind = CONTROL_DRAIN, .timeout_ms = 10000};
+	(void)source;
+	(void)si;
+	on_drain(c, &drain);
+	consumer_wake(c);
+	return 0;
+}
+
+static bool set_up(struct consumer *c)
+{
+	return sd_event_new(&c->event) >= 0 &&
+	       sd_event_add_io(c->event, NULL, c->control_fd, EPOLLIN, on_control, c) >= 0 &&
+	       sd_event_add_signal(c->event, NULL, SIGTERM, on_sigterm, c) >= 0 &&
+	       sd_event_add_signal(c->event, NULL, SIGINT, on_sigterm, c) >= 0 &&
+	       sd_event_add_defer(c->event, &c->later, on_later, c) >= 0 &&
+	       sd_event_add_time(c->event, &c->timer, CLOCK_MONOTONIC, 0, 0, on_timer, c) >= 0;
+}
+
+int consumer_main(const struct config_consumer *config, int control_fd, struct stats_slot *slot)
+{
+	struct consumer c = {
+		.config = config,
+		.slot = slot,
+		.control_fd = control_fd,
+		.backoff = {.first_ms = 500, .cap_ms = 10000, .jitter_percent = 20},
+	};
+	sigset_t signals;
+	(void)sigemptyset(&signals);
+	(void)sigaddset(&signals, SIGTERM);
+	(void)sigaddset(&signals, SIGINT);
+	(void)sigprocmask(SIG_BLOCK, &signals, NULL);
+	window_init(&c.window);
+	crew_init(&c);
+	int code = EX_OSERR;
+	if (set_up(&c))
+		code = sd_event_loop(c.event);
+	broker_close(&c);
+	log_event(L_INFO, "stopped", LU("delivered", stats_get(slot, STATS_delivered)),
+		LU("acked", stats_get(slot, STATS_acked)));
+	crew_done(&c);
+	window_done(&c.window);
+	buf_done(&c.key);
+	buf_done(&c.head_copy);
+	c.later = sd_event_source_unref(c.later);
+	c.timer = sd_event_source_unref(c.timer);
+	c.event = sd_event_unref(c.event);
+	(void)close(control_fd);
+	return code;
+}

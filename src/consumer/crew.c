@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: MIT */
+/* The workers of a consumer: who is there, who is free, what each has in hand. */
+#include "consumer/state.h"
+
+#include "base/clock.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+enum {
+	RETRY_POLL_MS = 5000, /* other daemons park too */
+	CRASH_AGAIN_MS = 500, /* the dead session still holds the key */
+};
+
+void crew_init(struct consumer *c)
+{
+	c->crew = xcalloc(c->config->workers, sizeof *c->crew);
+	c->batch_limit = 1;
+	for (uint32_t i = 0; i < c->config->workers; i++) {
+		c->crew[i].owner = c;
+		c->crew[i].index = i;
+		c->crew[i].channel.fd = -1;
+		c->crew[i].hand = xcalloc(c->config->batch_max, sizeof(struct entry *));
+	}
+}
+
+static void disconnect(struct crew *crew)
+{
+	crew->io = sd_event_source_unref(crew->io);
+	channel_done(&crew->channel);
+	crew->is_alive = crew->is_ready = crew->is_greeted = false;
+}
+
+void crew_done(struct consumer *c)
+{
+	for (uint32_t i = 0; i < c->config->workers; i++) {
+		disconnect(&c->crew[i]);
+		free(c->crew[i].hand);
+	}
+	free(c->crew);
+	while (c->crashes != NULL) {
+		struct crash *next = c->crashes->next;
+		free(c->crashes);
+		c->crashes = next;
+	}
+}
+
+bool crew_has_ready(const struct consumer *c)
+{
+	for (uint32_t i = 0; i < c->config->workers; i++)
+		if (c->crew[i].is_ready)
+			return true;
+	return false;
+}
+
+bool crew_is_working(const struct consumer *c)
+{
+	for (uint32_t i = 0; i < c->config->workers; i++)
+		if (c->crew[i].is_alive && c->crew[i].task != TASK_NONE)
+			return true;
+	return false;
+}
+
+void crew_hand(struct crew *crew, struct entry *e)
+{
+	assert(crew->n_hand < crew->owner->config->batch_max);
+	crew->hand[crew->n_hand++] = e;
+	crew->hand_generation = crew->owner->window.generation;
+}
+
+void crew_void(struct consumer *c)
+{
+	for (uint32_t i = 0; i < c->config->workers; i++)
+		c->crew[i].n_hand = 0;
+}
+
+static void watch(struct crew *crew)
+{
+	uint32_t events = EPOLLIN | (channel_pending(&crew->channel) != 0 ? EPOLLOUT : 0u);
+	if (crew->io != NULL)
+		(void)sd_event_source_set_io_events(crew->io, events);
+}
+
+void crew_flush(struct crew *crew)
+{
+	/* A dead peer shows as end of file, and the supervisor tells. */
+	if (crew->is_alive && channel_flush(&crew->channel) == RC_OK)
+		watch(crew);
+}
+
+/* ---- answers ------------------------------------------------------------------------------------ */
+
+static void note_due(struct consumer *c, uint64_t in_ms)
+{
+	uint64_t now = clock_ms();
+	if (in_ms == UINT64_MAX)
+		return;
+	if (now + in_ms < c->retry_at_ms)
+		c->retry_at_ms = now + in_ms;
+}
+
+static void settle(struct consumer *c, struct entry *e, enum verdict v)
+{
+	bool is_settled = v == VERDICT_DONE || v == VERDICT_PARKED || v == VERDICT_DUPLICATE;
+	if (e->is_streamed && !is_settled)
+		broker_give_back(c, e); /* its body is not ours to offer again */
+	else if (e->is_parking && e->park_reason == PARK_UNDECODABLE && is_settled)
+		broker_reject(c, e);
+	else
+		window_verdict(&c->window, e, v, clock_ms());
+}
+
+static void adapt_batches(struct crew *crew, bool failed)
+{
+	struct consumer *c = crew->owner;
+	if (crew->task == TASK_BATCH)
+		c->batch_limit = window_batch_limit(c->batch_limit, c->config->batch_max,
+			clock_us() - crew->since_us, (uint64_t)c->config->batch_time_ms * 1000,
+			failed);
+}
+
+static void on_verdicts(struct crew *crew, struct bytes payload)
+{
+	struct consumer *c = crew->owner;
+	struct reader r = reader_of(payload);
+	uint32_t n = reader_u32(&r);
+	bool failed = false;
+
+	note_due(c, reader_u64(&r));
+	for (uint32_t i = 0; i < n; i++) {
+		struct delivery_ref ref = ref_decode(&r);
+		enum verdict v = (enum verdict)reader_u8(&r);
+		struct entry *e = window_find(&c->window, &ref);
+		if (r.bad)
+			break;
+		failed = failed || v == VERDICT_ALONE;
+		if (e == NULL || e->state != ENTRY_IN_HAND)
+			stats_add(c->slot, STATS_dropped_verdicts, 1);
+		else
+			settle(c, e, v);
+	}
+	adapt_batches(crew, failed);
+	crew->n_hand = 0;
+	crew->task = TASK_NONE;
+}
+
+static void forget_crash(struct consumer *c, int64_t parked, int64_t token)
+{
+	for (struct crash **p = &c->crashes; *p != NULL; p = &(*p)->next) {
+		struct crash *crash = *p;
+		if (crash->parked == parked && crash->token == token) {
+			*p = crash->next;
+			free(crash);
+			return;
+		}
+	}
+}
+
+static void on_retry(struct crew *crew, struct bytes payload)
+{
+	struct consumer *c = crew->owner;
+	struct reader r = reader_of(payload);
+	bool ran = reader_u8(&r) != 0;
+	uint64_t next = reader_u64(&r);
+
+	if (crew->task == TASK_CRASHED && ran)
+		forget_crash(c, crew->parked, crew->token);
+	if (crew->task == TASK_RETRY)
+		c->retry_at_ms = clock_ms() + RETRY_POLL_MS;
+	if (crew->task == TASK_CRASHED && ran)
+		next = 0;
+	/* Due, but none could be taken: their keys are busy elsewhere. */
+	if (!ran && next < CRASH_AGAIN_MS)
+		next = CRASH_AGAIN_MS;
+	note_due(c, next);
+	crew->parked = crew->token = 0;
+	crew->task = TASK_NONE;
+}
+
+static void on_ready(struct crew *crew, struct bytes payload)
+{
+	struct reader r = reader_of(payload);
+	crew->is_single = reader_u8(&r) != 0;
+	note_due(crew->owner, reader_u64(&r));
+	crew->is_ready = true;
+	crew->down_text[0] = '\0';
+	log_event(L_DEBUG, "worker_ready", LU("worker", crew->index + 1));
+}
+
+static void on_down(struct crew *crew, struct bytes payload)
+{
+	struct reader r = reader_of(payload);
+	enum rc rc = (enum rc)reader_u8(&r);
+	char text[sizeof crew->down_text];
+	(void)snprintf(text, sizeof text, "%.*s", (int)reader_left(&r), (const char *)r.p);
+	/* Said once for each reason: the worker tries every few seconds. */
+	if (strcmp(text, crew->down_text) != 0)
+		log_event(rc == RC_FATAL ? L_ERROR : L_WARNING, "worker_down",
+			LU("worker", crew->index + 1), LS("error", text),
+			LS("next", "trying again"));
+	(void)snprintf(crew->down_text, sizeof crew->down_text, "%s", text);
+	crew->is_ready = false;
+}
+
+static void obey(struct crew *crew, const struct frame *f)
+{
+	struct reader r = reader_of(f->payload);
+	switch ((enum frame_type)f->type) {
+	case FROM_READY:
+		on_ready(crew, f->payload);
+		break;
+	case FROM_DOWN:
+		on_down(crew, f->payload);
+		break;
+	case FROM_VERDICTS:
+		on_verdicts(crew, f->payload);
+		break;
+	case FROM_TAKEN:
+		crew->parked = (int64_t)reader_u64(&r);
+		crew->token = (int64_t)reader_u64(&r);
+		break;
+	case FROM_RETRY:
+		on_retry(crew, f->payload);
+		break;
+	case TO_HELLO:
+	case TO_BATCH:
+	case TO_PARK:
+	case TO_PARK_BEGIN:
+	case TO_PARK_PIECE:
+	case TO_PARK_END:
+	case TO_PARK_ABORT:
+	case TO_RETRY:
+	case TO_CRASHED:
+		break;
+	}
+}
+
+/* Everything it has said so far; false at the end of file. */
+static bool listen_to(struct crew *crew)
+{
+	struct frame f;
+	enum rc rc = channel_fill(&crew->channel);
+	while (channel_next(&crew->channel, &f) == 1)
+		obey(crew, &f);
+	return rc == RC_OK;
+}
+
+static int on_io(sd_event_source *source, int fd, uint32_t revents, void *arg)
+{
+	struct crew *crew = arg;
+	(void)source;
+	(void)fd;
+	if ((revents & EPOLLOUT) != 0)
+		crew_flush(crew);
+	if ((revents & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && !listen_to(crew)) {
+		/* Dead or dying: the supervisor reaps it and tells us how it ended. */
+		crew->is_ready = false;
+		(void)sd_event_source_set_enabled(crew->io, SD_EVENT_OFF);
+	}
+	consumer_wake(crew->owner);
+	return 0;
+}
+
+/* ---- coming and going --------------------------------------------------------------------------------- */
+
+void crew_greet(struct consumer *c)
+{
+	if (!c->is_placed)
+		return;
+	for (uint32_t i = 0; i < c->config->workers; i++) {
+		struct crew *crew = &c->crew[i];
+		if (!crew->is_alive || crew->is_greeted)
+			continue;
+		size_t at = channel_begin(&crew->channel, TO_HELLO);
+		buf_add_str(&crew->channel.out, c->place.vhost);
+		channel_end(&crew->channel, at);
+		crew->is_greeted = true;
+		crew_flush(crew);
+	}
+}
+
+void crew_arrived(struct consumer *c, uint32_t index, uint32_t life, int take_fd)
+{
+	if (index >= c->config->workers) {
+		(void)close(take_fd);
+		return;
+	}
+	struct crew *crew = &c->crew[index];
+	disconnect(crew);
+	(void)fcntl(take_fd, F_SETFL, fcntl(take_fd, F_GETFL) | O_NONBLOCK);
+	channel_init(&crew->channel, take_fd);
+	crew->life = life;
+	crew->is_alive = true;
+	crew->task = TASK_NONE;
+	crew->n_hand = 0;
+	crew->parked = crew->token = 0;
+	(void)sd_event_add_io(c->event, &crew->io, take_fd, EPOLLIN, on_io, crew);
+	crew_greet(c);
+}
+
+static void remember_crash(
+	struct consumer *c, int64_t parked, int64_t token, bool timed_out, const char *detail)
+{
+	struct crash *crash = xcalloc(1, sizeof *crash);
+	crash->parked = parked;
+	crash->token = token;
+	crash->timed_out = timed_out;
+	(void)snprintf(crash->detail, sizeof crash->detail, "%s", detail);
+	crash->next = c->crashes;
+	c->crashes = crash;
+}
+
+static void drop_hand(struct crew *crew, bool timed_out, const char *detail)
+{
+	struct consumer *c = crew->owner;
+	bool was_alone = crew->task == TASK_BATCH && crew->n_hand == 1;
+	for (size_t i = 0; i < crew->n_hand; i++) {
+		struct entry *e = crew->hand[i];
+		if (e->state != ENTRY_IN_HAND)
+			continue;
+		if (e->is_streamed)
+			broker_give_back(c, e);
+		else
+			window_crashed(&c->window, e, was_alone,
+				timed_out ? PARK_TIMED_OUT : PARK_CRASHED, detail);
+	}
+	crew->n_hand = 0;
+}
+
+void crew_gone(struct consumer *c, uint32_t index, uint32_t life, bool timed_out, const char *detail)
+{
+	if (index >= c->config->workers || c->crew[index].life != life)
+		return;
+	struct crew *crew = &c->crew[index];
+	if (crew->is_alive)
+		while (channel_fill(&crew->channel) == RC_OK) /* what it said before it died counts */
+			;
+	struct frame f;
+	while (channel_next(&crew->channel, &f) == 1)
+		obey(crew, &f);
+	if (c->streaming == crew)
+		c->streaming = NULL;
+	adapt_batches(crew, true);
+	drop_hand(crew, timed_out, detail);
+	if (crew->task == TASK_RETRY && crew->parked != 0)
+		remember_crash(c, crew->parked, crew->token, timed_out, detail);
+	crew->task = TASK_NONE;
+	disconnect(crew);
+}
+
+/* ---- giving work --------------------------------------------------------------------------------------- */
+
+static void begin_task(struct crew *crew, enum crew_task task)
+{
+	crew->task = task;
+	crew->since_us = clock_us();
+}
+
+static struct item item_of(const struct consumer *c, const struct entry *e)
+{
+	struct item item = {
+		.ref = {.generation = c->window.generation, .tag = e->tag},
+		.flags = e->flags,
+		.crashes = e->crashes,
+		.key = bytes_of(e->key, e->key_size),
+	};
+	struct reader r = reader_of(buf_bytes(&e->message));
+	bool ok = message_decode(&r, &item.message);
+	assert(ok);
+	return item;
+}
+
+static void give_parking(struct crew *crew, struct entry *e)
+{
+	struct consumer *c = crew->owner;
+	struct buf *out = &crew->channel.out;
+	const struct item item = item_of(c, e);
+	size_t at = channel_begin(&crew->channel, TO_PARK);
+	buf_add_byte(out, (uint8_t)e->park_reason);
+	short_encode(out, bytes_str(e->park_detail != NULL ? e->park_detail : ""));
+	item_encode(out, &item);
+	channel_end(&crew->channel, at);
+	window_take(&c->window, e);
+	crew_hand(crew, e);
+	begin_task(crew, TASK_PARK);
+}
+
+static uint32_t batch_limit(const struct crew *crew, const struct entry *first)
+{
+	if (crew->is_single || (first->flags & ITEM_ALONE) != 0)
+		return 1;
+	return crew->owner->batch_limit;
+}
+
+static void give_batch(struct crew *crew, struct entry *e)
+{
+	struct consumer *c = crew->owner;
+	struct buf *out = &crew->channel.out;
+	uint32_t limit = batch_limit(crew, e);
+	uint64_t bytes = 0;
+	size_t at = channel_begin(&crew->channel, TO_BATCH);
+	size_t count_at = out->size;
+	buf_add_u32(out, 0);
+	do {
+		const struct item item = item_of(c, e);
+		bytes += e->message.size;
+		item_encode(out, &item);
+		window_take(&c->window, e);
+		crew_hand(crew, e);
+		e = window_peek(&c->window);
+	} while (e != NULL && crew->n_hand < limit && !e->is_parking &&
+		 (e->flags & ITEM_ALONE) == 0 && bytes + e->message.size <= c->config->batch_bytes);
+	for (int i = 0; i < 4; i++)
+		out->data[count_at + (size_t)i] = (uint8_t)(crew->n_hand >> (24 - 8 * i));
+	channel_end(&crew->channel, at);
+	begin_task(crew, TASK_BATCH);
+}
+
+static bool give_crash(struct crew *crew, uint64_t now_ms)
+{
+	struct consumer *c = crew->owner;
+	struct buf *out = &crew->channel.out;
+	for (struct crash *crash = c->crashes; crash != NULL; crash = crash->next) {
+		if (crash->not_before_ms > now_ms)
+			continue;
+		size_t at = channel_begin(&crew->channel, TO_CRASHED);
+		buf_add_u64(out, (uint64_t)crash->parked);
+		buf_add_u64(out, (uint64_t)crash->token);
+		buf_add_byte(out, crash->timed_out);
+		short_encode(out, bytes_str(crash->detail));
+		channel_end(&crew->channel, at);
+		crash->not_before_ms = now_ms + CRASH_AGAIN_MS;
+		crew->parked = crash->parked;
+		crew->token = crash->token;
+		begin_task(crew, TASK_CRASHED);
+		return true;
+	}
+	return false;
+}
+
+static bool is_retrying(const struct consumer *c)
+{
+	for (uint32_t i = 0; i < c->config->workers; i++)
+		if (c->crew[i].is_alive && c->crew[i].task == TASK_RETRY)
+			return true;
+	return false;
+}
+
+static bool give_retry(struct crew *crew, uint64_t now_ms)
+{
+	struct consumer *c = crew->owner;
+	/* One at a time, and deliveries in between: a heap of due retries must not stop the queue. */
+	if (c->retry_at_ms > now_ms || is_retrying(c) ||
+		(c->retry_last && window_peek(&c->window) != NULL))
+		return false;
+	channel_end(&crew->channel, channel_begin(&crew->channel, TO_RETRY));
+	begin_task(crew, TASK_RETRY);
+	c->retry_last = true;
+	return true;
+}
+
+static bool give_delivery(struct crew *crew)
+{
+	struct consumer *c = crew->owner;
+	struct entry *e = window_peek(&c->window);
+	if (e == NULL)
+		return false;
+	if (e->is_parking)
+		give_parking(crew, e);
+	else
+		give_batch(crew, e);
+	c->retry_last = false;
+	return true;
+}
+
+uint64_t crew_dispatch(struct consumer *c, uint64_t now_ms)
+{
+	uint64_t next = window_wake(&c->window, now_ms);
+	for (uint32_t i = 0; i < c->config->workers; i++) {
+		struct crew *crew = &c->crew[i];
+		if (!crew->is_ready || crew->task != TASK_NONE)
+			continue;
+		bool given = intake_offer(c, crew);
+		if (!given && !c->is_draining)
+			given = give_crash(crew, now_ms) || give_retry(crew, now_ms) ||
+				give_delivery(crew);
+		if (given)
+			crew_flush(crew);
+	}
+	for (const struct crash *crash = c->crashes; crash != NULL; crash = crash->next)
+		next = crash->not_before_ms < next ? crash->not_before_ms : next;
+	return c->retry_at_ms < next && !is_retrying(c) ? c->retry_at_ms : next;
+}

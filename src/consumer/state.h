@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/* What the parts of a consumer share; for the files of this room only. */
+#ifndef INBOXD_CONSUMER_STATE_H
+#define INBOXD_CONSUMER_STATE_H
+
+#include "base/backoff.h"
+#include "consumer/consumer.h"
+#include "consumer/window.h"
+#include "ipc/channel.h"
+#include "mq/mq.h"
+
+#include <systemd/sd-event.h>
+
+/* What a worker is doing for us. */
+enum crew_task { TASK_NONE, TASK_BATCH, TASK_PARK, TASK_STREAM, TASK_RETRY, TASK_CRASHED };
+
+struct crew {
+	struct consumer *owner;
+	uint32_t index;
+	uint32_t life;
+	bool is_alive;  /* its channel is open */
+	bool is_ready;  /* it can work: connected to the database */
+	bool is_greeted; /* it knows where we consume */
+	bool is_single; /* its handler takes one message at a time */
+	struct channel channel;
+	sd_event_source *io;
+	enum crew_task task;
+	uint64_t since_us; /* of the task */
+	struct entry **hand; /* owned; entries of TASK_BATCH, TASK_PARK, TASK_STREAM */
+	size_t n_hand;
+	uint32_t hand_generation;
+	int64_t parked, token; /* TASK_RETRY once announced, TASK_CRASHED; 0: none */
+	bool timed_out;        /* TASK_CRASHED */
+	char down_text[256];   /* why it is not ready */
+};
+
+/* A retry whose worker died and that is still to be counted. */
+struct crash {
+	int64_t parked, token;
+	bool timed_out;
+	char detail[128];
+	uint64_t not_before_ms;
+	struct crash *next;
+};
+
+enum link_state {
+	LINK_DOWN,       /* no connection; the timer will try */
+	LINK_IDLE,       /* connected, not consuming */
+	LINK_CONSUMING,  /* basic.consume sent or confirmed */
+	LINK_CANCELLING, /* basic.cancel sent: deliveries may still come */
+	LINK_POISONED,   /* a message that cannot be decoded came: nothing more is read */
+};
+
+struct consumer {
+	const struct config_consumer *config;
+	struct stats_slot *slot;
+	sd_event *event;
+	int control_fd;
+
+	/* broker.c */
+	struct mq_conn *mq;
+	enum link_state link;
+	size_t which_uri;
+	struct mq_place place;
+	bool is_placed; /* place is known */
+	struct backoff backoff;
+	uint64_t next_connect_ms;
+	uint64_t consume_at_ms;   /* not before; after the broker has cancelled or closed the channel */
+	uint64_t heartbeat_at_ms; /* our own, while nothing is read */
+	sd_event_source *mq_io;
+	bool is_reading;
+	struct window window;
+
+	/* intake.c: the delivery that is arriving */
+	struct entry *arriving;
+	uint64_t arriving_left;
+	struct message arriving_head; /* of a body to be streamed: points into head_copy */
+	struct buf head_copy;
+	bool is_head_waiting; /* a body to be streamed waits for a worker */
+	struct crew *streaming; /* the worker it goes to */
+	struct buf key;
+
+	/* crew.c */
+	struct crew *crew; /* owned; config->workers of them */
+	uint32_t batch_limit;
+	struct crash *crashes;
+	uint64_t retry_at_ms; /* when to ask for due retries; UINT64_MAX: after the next poll */
+	bool retry_last;      /* a retry was dispatched last: deliveries come first now */
+	uint64_t no_crew_since_ms; /* 0: some worker is ready */
+
+	/* consumer.c */
+	bool is_draining;
+	uint64_t drain_until_ms;
+	sd_event_source *timer;
+	sd_event_source *later;
+};
+
+/* ---- broker.c ------------------------------------------------------------------------------------ */
+
+/* Connects when it is time, starts and stops consuming as crew and window ask for, reads what is there. */
+void broker_step(struct consumer *c, uint64_t now_ms);
+/* Sends the acknowledgements that are due; returns when to call again. */
+uint64_t broker_acknowledge(struct consumer *c, uint64_t now_ms);
+/* Gives everything that is not settled back, closes. */
+void broker_close(struct consumer *c);
+/* When broker_step wants to be called at the latest. */
+uint64_t broker_next_ms(const struct consumer *c, uint64_t now_ms);
+/* A lost connection: voids all deliveries. */
+void broker_lost(struct consumer *c, const struct err *err);
+/* Settles an entry that cannot be acknowledged: rejects (for good) or gives back just that one. */
+void broker_reject(struct consumer *c, struct entry *e);
+void broker_give_back(struct consumer *c, struct entry *e);
+
+/* ---- intake.c -------------------------------------------------------------------------------------- */
+
+/* A delivery begins, a piece of its body. */
+void intake_begin(struct consumer *c, const struct mq_event *ev);
+void intake_piece(struct consumer *c, const struct mq_event *ev);
+void intake_undecodable(struct consumer *c, const struct mq_event *ev);
+/* What is arriving will not come to its end. */
+void intake_abort(struct consumer *c);
+/* Whether more may be read: bounds on bytes held, and on a streamed body's way to its worker. */
+bool intake_may_read(const struct consumer *c);
+/* A worker became free: a body that waits to be streamed goes to it.  True if it took one. */
+bool intake_offer(struct consumer *c, struct crew *crew);
+
+/* ---- crew.c ------------------------------------------------------------------------------------------ */
+
+void crew_init(struct consumer *c);
+void crew_done(struct consumer *c);
+/* The supervisor started or reaped a worker. */
+void crew_arrived(struct consumer *c, uint32_t index, uint32_t life, int take_fd);
+void crew_gone(struct consumer *c, uint32_t index, uint32_t life, bool timed_out, const char *detail);
+/* Gives work to whoever is free; returns when to call again. */
+uint64_t crew_dispatch(struct consumer *c, uint64_t now_ms);
+/* The connection is gone: what workers have in hand is void, though they go on. */
+void crew_void(struct consumer *c);
+bool crew_has_ready(const struct consumer *c);
+bool crew_is_working(const struct consumer *c);
+/* Tells those who do not know yet where we consume: the vhost, once it is known. */
+void crew_greet(struct consumer *c);
+/* Sends what was added to a worker's channel. */
+void crew_flush(struct crew *crew);
+void crew_hand(struct crew *crew, struct entry *e);
+
+/* ---- consumer.c ---------------------------------------------------------------------------------------- */
+
+/* Something changed: run all steps soon, once. */
+void consumer_wake(struct consumer *c);
+
+#endif

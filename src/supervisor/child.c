@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/* fork and exec. */
+#include "supervisor/child.h"
+
+#include "base/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { LAST_FIXED_FD = CHILD_STATS_FD, SPARE_FD = 64, MOST_ENVIRONMENT = 1024 };
+
+#define STACK_BYTES ((rlim_t)8 << 20)
+
+static const char self[] = "/proc/self/exe";
+
+/* A consumer talks to the broker and to us: it needs no variable that a handler might. */
+static bool is_plain(const char *entry)
+{
+	static const char *const names[] = {"PATH=", "LANG=", "LC_", "TZ=", "HOME=", "TMPDIR=",
+		"CREDENTIALS_DIRECTORY=", "RUNTIME_DIRECTORY=", "SSL_CERT_", "ASAN_OPTIONS=",
+		"UBSAN_OPTIONS=", "LSAN_OPTIONS=", "INBOXD_FAULT"};
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+		if (strncmp(entry, names[i], strlen(names[i])) == 0)
+			return true;
+	return false;
+}
+
+static bool is_forgotten(const char *entry, const struct string_list *forget)
+{
+	for (size_t i = 0; forget != NULL && i < forget->n; i++) {
+		size_t n = strlen(forget->items[i]);
+		if (strncmp(entry, forget->items[i], n) == 0 && entry[n] == '=')
+			return true;
+	}
+	/* systemd's own line to the main process is nobody else's. */
+	return strncmp(entry, "NOTIFY_SOCKET=", 14) == 0 ||
+	       strncmp(entry, "WATCHDOG_", 9) == 0;
+}
+
+static void environment_for(const struct child_spec *spec, char *out[MOST_ENVIRONMENT])
+{
+	size_t n = 0;
+	for (char **e = environ; *e != NULL && n + 1 < MOST_ENVIRONMENT; e++) {
+		if (is_forgotten(*e, spec->forget) || (spec->is_plain_environment && !is_plain(*e)))
+			continue;
+		out[n++] = *e;
+	}
+	out[n] = NULL;
+}
+
+/* First out of the way, then into place, so that no move overwrites what is still to be moved. */
+static bool place_descriptors(const struct child_spec *spec)
+{
+	const int from[] = {spec->channel_fd, spec->config_fd, spec->stats_fd};
+	int spare[3];
+	for (int i = 0; i < 3; i++)
+		if ((spare[i] = fcntl(from[i], F_DUPFD_CLOEXEC, SPARE_FD)) < 0)
+			return false;
+	for (int i = 0; i < 3; i++)
+		if (dup2(spare[i], CHILD_CHANNEL_FD + i) < 0)
+			return false;
+	return close_range(LAST_FIXED_FD + 1, ~0u, 0) == 0;
+}
+
+static void reset_signals(void)
+{
+	sigset_t none;
+	(void)sigemptyset(&none);
+	for (int s = 1; s < NSIG; s++)
+		if (s != SIGKILL && s != SIGSTOP)
+			(void)signal(s, SIG_DFL);
+	(void)signal(SIGPIPE, SIG_IGN); /* libraries write to sockets that may be closed */
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* Deeply nested header tables are decoded recursively by some versions of librabbitmq. */
+static void raise_stack_limit(void)
+{
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= STACK_BYTES)
+		return;
+	limit.rlim_cur = limit.rlim_max < STACK_BYTES ? limit.rlim_max : STACK_BYTES;
+	(void)setrlimit(RLIMIT_STACK, &limit);
+}
+
+/* execve takes what it does not change without saying so. */
+static char *word(const char *s)
+{
+	return (char *)(uintptr_t)s;
+}
+
+_Noreturn static void become(const struct child_spec *spec, pid_t parent)
+{
+	char index[16];
+	char *environment[MOST_ENVIRONMENT];
+	(void)snprintf(index, sizeof index, "%u", spec->index);
+	char *argv[] = {word(spec->title), word("--role"), word(spec->role), word("--consumer"),
+		word(spec->consumer), word("--index"), index, NULL};
+
+	environment_for(spec, environment);
+	(void)setpgid(0, 0);
+	raise_stack_limit();
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent || !place_descriptors(spec))
+		_exit(70);
+	reset_signals();
+	(void)execve(self, argv, environment);
+	_exit(71);
+}
+
+enum rc child_start(const struct child_spec *spec, pid_t *ret, struct err *err)
+{
+	pid_t parent = getpid();
+	pid_t pid = fork();
+	if (pid < 0)
+		return err_set(err, RC_RETRY, "cannot fork: %s", strerror(errno));
+	if (pid == 0)
+		become(spec, parent);
+	(void)setpgid(pid, pid); /* whoever comes first */
+	*ret = pid;
+	return RC_OK;
+}
+
+int child_run(const char *const argv[], unsigned timeout_s)
+{
+	int status;
+	pid_t pid = fork();
+	if (pid < 0)
+		return -1;
+	if (pid == 0) {
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		reset_signals();
+		(void)alarm(timeout_s); /* outlives exec; SIGALRM ends it */
+		(void)execv(self, (char *const *)(uintptr_t)argv);
+		_exit(71);
+	}
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -1;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}

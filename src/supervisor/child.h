@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* Starting a process of ours: fork, exec of this very program, three descriptors in fixed places, all
+ * others closed, its own process group, and death with its parent. */
+#ifndef INBOXD_SUPERVISOR_CHILD_H
+#define INBOXD_SUPERVISOR_CHILD_H
+
+#include "base/err.h"
+#include "config/config.h"
+
+#include <sys/types.h>
+
+/* Where a child finds what it was given. */
+enum { CHILD_CHANNEL_FD = 3, CHILD_CONFIG_FD = 4, CHILD_STATS_FD = 5 };
+
+struct child_spec {
+	const char *role;  /* "consumer", "worker" */
+	const char *title; /* shown by ps: "inboxd: worker orders/1" */
+	const char *consumer;
+	uint32_t index;
+	int channel_fd, config_fd, stats_fd;
+	const struct string_list *forget; /* environment variables it must not see */
+	bool is_plain_environment;        /* sees only what every program needs */
+};
+
+enum rc child_start(const struct child_spec *spec, pid_t *ret, struct err *err) MUST_CHECK;
+
+/* Runs this program with arguments and waits, at most timeout_s; its exit code, or -1.  For checks that
+ * load handlers, which the supervisor never does. */
+int child_run(const char *const argv[], unsigned timeout_s);
+
+#endif

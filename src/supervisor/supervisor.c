@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: MIT */
+/* The loop of the supervisor. */
+#include "supervisor/supervisor.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/version.h"
+#include "consumer/consumer.h"
+#include "supervisor/child.h"
+#include "supervisor/unit.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+#include <systemd/sd-daemon.h>
+#include <utlist.h>
+
+enum {
+	CHECK_TIMEOUT_S = 20, /* below the watchdog's time */
+	STATUS_EVERY_MS = 2000,
+};
+
+struct supervisor {
+	const char *config_path;
+	sd_event *event;
+	sd_event_source *timer, *later;
+	struct stats *stats;
+	int stats_fd;
+	struct stats_slot *slot;
+	struct unit *units;
+	uint32_t stop_timeout_ms;
+	bool is_stopping;
+	uint64_t status_at_ms;
+	char status[256];
+};
+
+static void wake(void *arg)
+{
+	struct supervisor *s = arg;
+	(void)sd_event_source_set_enabled(s->later, SD_EVENT_ONESHOT);
+}
+
+/* ---- configuration ------------------------------------------------------------------------------ */
+
+/* Handlers and their options, in a process that may be lost; it writes what is wrong to stderr. */
+static bool handlers_are_good(const char *config_path)
+{
+	const char *const argv[] = {"inboxd", "--check", "--quiet", "-c", config_path, NULL};
+	return child_run(argv, CHECK_TIMEOUT_S) == EX_OK;
+}
+
+static struct config *load(const char *config_path)
+{
+	AUTO(buf) struct buf errors = {0};
+	struct config *config = config_load(config_path, &errors);
+	if (config == NULL) {
+		(void)!fd_write_all(STDERR_FILENO, errors.data, errors.size);
+		return NULL;
+	}
+	if (!handlers_are_good(config_path)) {
+		config_free(config);
+		return NULL;
+	}
+	return config;
+}
+
+/* ---- status ----------------------------------------------------------------------------------------- */
+
+static uint64_t sum(const struct supervisor *s, enum stats_counter c)
+{
+	uint64_t total = 0;
+	for (size_t i = 0; i < STATS_SLOTS; i++)
+		if (atomic_load(&s->stats->slot[i].role) != STATS_FREE)
+			total += stats_get(&s->stats->slot[i], c);
+	return total;
+}
+
+static void tell_status(struct supervisor *s, uint64_t now_ms)
+{
+	char text[sizeof s->status];
+	unsigned consuming = 0, all = 0;
+	const struct unit *u;
+	if (now_ms < s->status_at_ms)
+		return;
+	s->status_at_ms = now_ms + STATUS_EVERY_MS;
+	DL_FOREACH(s->units, u)
+	{
+		all++;
+		consuming += u->consumer.slot != NULL &&
+			     stats_get(u->consumer.slot, STATS_state) == CONSUMER_CONSUMING;
+	}
+	(void)snprintf(text, sizeof text,
+		"%s%u of %u consumers consuming; processed %" PRIu64 ", duplicates %" PRIu64
+		", parked %" PRIu64,
+		s->is_stopping ? "stopping; " : "", consuming, all, sum(s, STATS_processed),
+		sum(s, STATS_duplicates_redelivered) + sum(s, STATS_duplicates_republished) +
+			sum(s, STATS_duplicates_concurrent),
+		sum(s, STATS_mismatches) + sum(s, STATS_rejected) + sum(s, STATS_failed) +
+			sum(s, STATS_retried));
+	if (strcmp(text, s->status) == 0)
+		return;
+	memcpy(s->status, text, sizeof text);
+	(void)sd_notifyf(0, "STATUS=%s", text);
+}
+
+/* ---- units ------------------------------------------------------------------------------------------- */
+
+static void adopt(struct supervisor *s, struct unit *u)
+{
+	u->on_change = wake;
+	u->arg = s;
+	DL_APPEND(s->units, u);
+}
+
+static struct unit *make_unit(struct supervisor *s, const struct config *config,
+	const struct config_consumer *consumer)
+{
+	struct unit *u = NULL;
+	struct err err;
+	if (unit_new(s->event, s->stats, s->stats_fd, config, consumer, &u, &err) == RC_OK)
+		return u;
+	log_event(L_ERROR, "unit_failed", LS("error", err.text));
+	return NULL;
+}
+
+static struct unit *find_unit(const struct supervisor *s, const char *name)
+{
+	struct unit *u;
+	DL_FOREACH(s->units, u)
+	{
+		if (strcmp(u->name, name) == 0)
+			return u;
+	}
+	return NULL;
+}
+
+static void bury(struct supervisor *s, struct unit *u)
+{
+	struct unit *successor = u->successor;
+	u->successor = NULL;
+	DL_DELETE(s->units, u);
+	unit_free(u);
+	if (successor != NULL && s->is_stopping)
+		unit_free(successor);
+	else if (successor != NULL)
+		adopt(s, successor);
+}
+
+static uint64_t step_units(struct supervisor *s, uint64_t now_ms)
+{
+	uint64_t next = UINT64_MAX;
+	struct unit *u, *tmp;
+	DL_FOREACH_SAFE(s->units, u, tmp)
+	{
+		uint64_t at = unit_step(u, now_ms);
+		if (unit_is_down(u)) {
+			bury(s, u);
+			at = now_ms; /* a successor starts at once */
+		}
+		next = at < next ? at : next;
+	}
+	return next;
+}
+
+static void step(struct supervisor *s)
+{
+	uint64_t now = clock_ms();
+	uint64_t next = step_units(s, now);
+	tell_status(s, now);
+	stats_add(s->slot, STATS_progress, 1);
+	if (s->is_stopping && s->units == NULL) {
+		(void)sd_event_exit(s->event, EX_OK);
+		return;
+	}
+	if (s->status_at_ms < next)
+		next = s->status_at_ms;
+	(void)sd_event_source_set_time(s->timer, next * 1000);
+	(void)sd_event_source_set_enabled(s->timer, SD_EVENT_ONESHOT);
+}
+
+static int on_later(sd_event_source *source, void *arg)
+{
+	(void)source;
+	step(arg);
+	return 0;
+}
+
+static int on_timer(sd_event_source *source, uint64_t usec, void *arg)
+{
+	(void)source;
+	(void)usec;
+	step(arg);
+	return 0;
+}
+
+/* ---- stop ---------------------------------------------------------------------------------------------- */
+
+static void stop(struct supervisor *s, const char *signal_name)
+{
+	struct unit *u;
+	s->is_stopping = true;
+	(void)sd_notify(0, "STOPPING=1");
+	log_event(L_INFO, "stopping", LS("signal", signal_name),
+		LU("timeout_ms", s->stop_timeout_ms));
+	DL_FOREACH(s->units, u)
+	{
+		unit_drain(u, clock_ms(), s->stop_timeout_ms);
+	}
+	wake(s);
+}
+
+static void force(struct supervisor *s)
+{
+	struct unit *u;
+	log_event(L_WARNING, "stop_forced",
+		LS("next", "unfinished work is rolled back, deliveries go back to the broker"));
+	DL_FOREACH(s->units, u)
+	{
+		unit_kill(u);
+	}
+	wake(s);
+}
+
+static int on_stop(sd_event_source *source, const struct signalfd_siginfo *si, void *arg)
+{
+	struct supervisor *s = arg;
+	(void)source;
+	if (s->is_stopping)
+		force(s);
+	else
+		stop(s, si->ssi_signo == SIGINT ? "SIGINT" : "SIGTERM");
+	return 0;
+}
+
+/* ---- reload ---------------------------------------------------------------------------------------------- */
+
+static void replace(struct unit *old, struct unit *fresh, uint32_t timeout_ms)
+{
+	unit_free(old->successor);
+	old->successor = fresh;
+	unit_drain(old, clock_ms(), timeout_ms);
+}
+
+/* 1 if something changed for this consumer. */
+static unsigned apply_consumer(
+	struct supervisor *s, const struct config *config, const struct config_consumer *consumer)
+{
+	struct unit *u = find_unit(s, consumer->name);
+	const struct unit *current = u != NULL && u->successor != NULL ? u->successor : u;
+	bool is_leaving = u != NULL && u->state != UNIT_RUNNING && u->successor == NULL;
+	if (current != NULL && !is_leaving && unit_is_same(current, config, consumer))
+		return 0;
+	struct unit *fresh = make_unit(s, config, consumer);
+	if (fresh == NULL)
+		return 0;
+	if (u == NULL)
+		adopt(s, fresh);
+	else
+		replace(u, fresh, config->stop_timeout_ms);
+	return 1;
+}
+
+static unsigned drop_missing(struct supervisor *s, const struct config *config)
+{
+	unsigned dropped = 0;
+	struct unit *u;
+	DL_FOREACH(s->units, u)
+	{
+		if (config_find_consumer(config, u->name) != NULL)
+			continue;
+		replace(u, NULL, config->stop_timeout_ms);
+		dropped++;
+	}
+	return dropped;
+}
+
+static void apply(struct supervisor *s, const struct config *config)
+{
+	unsigned changed = 0;
+	unsigned removed = drop_missing(s, config);
+	s->stop_timeout_ms = config->stop_timeout_ms;
+	log_init(config->log_level, config->log_format);
+	for (size_t i = 0; i < config->n_consumers; i++)
+		changed += apply_consumer(s, config, config->consumers[i]);
+	log_event(L_INFO, "reloaded", LS("file", config->path), LU("changed", changed),
+		LU("removed", removed), LU("consumers", config->n_consumers));
+}
+
+static int on_reload(sd_event_source *source, const struct signalfd_siginfo *si, void *arg)
+{
+	struct supervisor *s = arg;
+	(void)source;
+	(void)si;
+	if (s->is_stopping)
+		return 0;
+	(void)sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_us());
+	struct config *config = load(s->config_path);
+	if (config != NULL)
+		apply(s, config);
+	else
+		log_event(L_ERROR, "reload_refused", LS("file", s->config_path),
+			LS("next", "the old configuration stays in force"));
+	config_free(config);
+	(void)sd_notify(0, "READY=1");
+	wake(s);
+	return 0;
+}
+
+/* ---- start ------------------------------------------------------------------------------------------------- */
+
+static void block_signals(void)
+{
+	const int wanted[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};
+	sigset_t set;
+	(void)sigemptyset(&set);
+	for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
+		(void)sigaddset(&set, wanted[i]);
+	(void)sigprocmask(SIG_BLOCK, &set, NULL);
+	(void)signal(SIGPIPE, SIG_IGN);
+}
+
+static bool set_up_events(struct supervisor *s)
+{
+	return sd_event_new(&s->event) >= 0 &&
+	       sd_event_add_signal(s->event, NULL, SIGTERM, on_stop, s) >= 0 &&
+	       sd_event_add_signal(s->event, NULL, SIGINT, on_stop, s) >= 0 &&
+	       sd_event_add_signal(s->event, NULL, SIGHUP, on_reload, s) >= 0 &&
+	       sd_event_add_defer(s->event, &s->later, on_later, s) >= 0 &&
+	       sd_event_add_time(s->event, &s->timer, CLOCK_MONOTONIC, 0, 0, on_timer, s) >= 0 &&
+	       sd_event_set_watchdog(s->event, true) >= 0;
+}
+
+static enum rc set_up_stats(struct supervisor *s, const struct config *config, struct err *err)
+{
+	if (stats_create_in(config->runtime_directory, &s->stats_fd, &s->stats, err) != RC_OK) {
+		log_event(L_WARNING, "counters_private", LS("error", err->text),
+			LS("next", "running on; inboxctl status will not see this daemon"));
+		if (stats_create(&s->stats_fd, &s->stats, err) != RC_OK)
+			return err->rc;
+	}
+	s->slot = stats_slot_take(s->stats, STATS_SUPERVISOR, "", 0);
+	atomic_store(&s->slot->pid, getpid());
+	return RC_OK;
+}
+
+static bool start_units(struct supervisor *s, const struct config *config)
+{
+	for (size_t i = 0; i < config->n_consumers; i++) {
+		struct unit *u = make_unit(s, config, config->consumers[i]);
+		if (u == NULL)
+			return false;
+		adopt(s, u);
+	}
+	return true;
+}
+
+static void tear_down(struct supervisor *s)
+{
+	struct unit *u, *tmp;
+	DL_FOREACH_SAFE(s->units, u, tmp)
+	{
+		DL_DELETE(s->units, u);
+		unit_free(u);
+	}
+	stats_unmap(s->stats);
+	if (s->stats_fd >= 0)
+		(void)close(s->stats_fd);
+	s->timer = sd_event_source_unref(s->timer);
+	s->later = sd_event_source_unref(s->later);
+	s->event = sd_event_unref(s->event);
+}
+
+int supervisor_main(const char *config_path)
+{
+	struct supervisor s = {.config_path = config_path, .stats_fd = -1};
+	struct err err;
+	int code = EX_OSERR;
+	struct config *config = load(config_path);
+	if (config == NULL)
+		return EX_CONFIG;
+
+	log_init(config->log_level, config->log_format);
+	log_set_role("supervisor", NULL);
+	block_signals();
+	s.stop_timeout_ms = config->stop_timeout_ms;
+	if (set_up_events(&s) && set_up_stats(&s, config, &err) == RC_OK && start_units(&s, config)) {
+		log_event(L_INFO, "started", LS("version", INBOXD_VERSION), LS("file", config->path),
+			LU("consumers", config->n_consumers));
+		config_free(config);
+		config = NULL;
+		(void)sd_notify(0, "READY=1");
+		code = sd_event_loop(s.event);
+		log_event(L_INFO, "ended", LI("exit_code", code));
+	}
+	config_free(config);
+	tear_down(&s);
+	return code;
+}

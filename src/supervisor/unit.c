@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: MIT */
+/* The life of a consumer's processes. */
+#include "supervisor/unit.h"
+
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "ipc/channel.h"
+#include "ipc/control.h"
+#include "supervisor/child.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+
+enum {
+	KILL_GRACE_MS = 5000,    /* over the handler's limit: the server cancels its statement first */
+	STUCK_MS = 30000,        /* over what connecting may take */
+	WATCH_EVERY_MS = 500,
+	WORKER_END_MS = 1000,    /* for a worker to notice that its consumer is gone */
+	DRAIN_GRACE_MS = 2000,   /* for a consumer to give back and close, past its time */
+	FORK_AGAIN_MS = 1000,
+};
+
+/* ---- made and compared ----------------------------------------------------------------------------- */
+
+static enum rc config_fd(const struct config *config, enum config_part part, const char *consumer,
+	int *ret, struct err *err)
+{
+	AUTO(buf) struct buf text = {0};
+	config_print(config, part, consumer, &text);
+	enum rc rc = fd_memfd("inboxd-config", buf_bytes(&text), ret, err);
+	explicit_bzero(text.data, text.size); /* secrets of the part */
+	return rc;
+}
+
+static void copy_list(struct string_list *to, const struct string_list *from)
+{
+	to->items = xcalloc(from->n, sizeof(char *));
+	for (to->n = 0; to->n < from->n; to->n++)
+		to->items[to->n] = xstrdup(from->items[to->n]);
+}
+
+static char *print_of(const struct config *config, const struct config_consumer *consumer)
+{
+	return xasprintf("%s\nlog %d %d", consumer->print, (int)config->log_level,
+		(int)config->log_format);
+}
+
+/* At the first start, when a predecessor of the same name has left its own. */
+static bool take_slots(struct unit *u)
+{
+	if (u->consumer.slot == NULL)
+		u->consumer.slot = stats_slot_take(u->stats, STATS_CONSUMER, u->name, 0);
+	bool ok = u->consumer.slot != NULL;
+	for (uint32_t i = 0; i < u->n_workers; i++) {
+		struct member *m = &u->workers[i];
+		if (m->slot == NULL)
+			m->slot = stats_slot_take(u->stats, STATS_WORKER, u->name, i);
+		ok = ok && m->slot != NULL;
+	}
+	return ok;
+}
+
+enum rc unit_new(sd_event *event, struct stats *stats, int stats_fd, const struct config *config,
+	const struct config_consumer *consumer, struct unit **ret, struct err *err)
+{
+	struct unit *u = xcalloc(1, sizeof *u);
+	u->event = event;
+	u->stats = stats;
+	u->stats_fd = stats_fd;
+	u->name = xstrdup(consumer->name);
+	u->print = print_of(config, consumer);
+	u->n_workers = consumer->workers;
+	u->handler_limit_ms = (uint64_t)consumer->handler_timeout_ms + consumer->batch_time_ms +
+			      KILL_GRACE_MS;
+	u->stuck_limit_ms = STUCK_MS + 2 * (uint64_t)consumer->broker->connect_timeout_ms;
+	u->consumer_config_fd = u->worker_config_fd = u->control_fd = -1;
+	u->consumer.unit = u;
+	u->workers = xcalloc(u->n_workers, sizeof *u->workers);
+	for (uint32_t i = 0; i < u->n_workers; i++)
+		u->workers[i] = (struct member){.unit = u, .is_worker = true, .index = i};
+	copy_list(&u->forget, &config->env_used);
+
+	enum rc rc = handler_find(
+		&config->handler_directories, consumer->handler, &u->handler_file, err);
+	if (rc == RC_OK)
+		rc = config_fd(config, CONFIG_FOR_CONSUMER, u->name, &u->consumer_config_fd, err);
+	if (rc == RC_OK)
+		rc = config_fd(config, CONFIG_FOR_WORKER, u->name, &u->worker_config_fd, err);
+	if (rc != RC_OK) {
+		unit_free(u);
+		return err_ctx(err, "consumer \"%s\"", consumer->name);
+	}
+	*ret = u;
+	return RC_OK;
+}
+
+static void close_if(int fd)
+{
+	if (fd >= 0)
+		(void)close(fd);
+}
+
+static void member_done(struct member *m)
+{
+	m->reaper = sd_event_source_disable_unref(m->reaper);
+	stats_slot_release(m->slot);
+}
+
+void unit_free(struct unit *u)
+{
+	if (u == NULL)
+		return;
+	unit_free(u->successor);
+	member_done(&u->consumer);
+	for (uint32_t i = 0; i < u->n_workers; i++)
+		member_done(&u->workers[i]);
+	for (size_t i = 0; i < u->forget.n; i++)
+		free(u->forget.items[i]);
+	free(u->forget.items);
+	close_if(u->consumer_config_fd);
+	close_if(u->worker_config_fd);
+	close_if(u->control_fd);
+	free(u->workers);
+	free(u->print);
+	free(u->name);
+	free(u);
+}
+
+bool unit_is_same(
+	const struct unit *u, const struct config *config, const struct config_consumer *consumer)
+{
+	struct handler_file file;
+	struct err err;
+	AUTO(free) char *print = print_of(config, consumer);
+	if (strcmp(print, u->print) != 0)
+		return false;
+	return handler_find(&config->handler_directories, consumer->handler, &file, &err) == RC_OK &&
+	       handler_file_equal(&file, &u->handler_file);
+}
+
+/* ---- deaths ------------------------------------------------------------------------------------------ */
+
+static const char *role_of(const struct member *m)
+{
+	return m->is_worker ? "worker" : "consumer";
+}
+
+static void kill_group(const struct member *m)
+{
+	if (m->pid != 0 && kill(-m->pid, SIGKILL) != 0)
+		(void)kill(m->pid, SIGKILL); /* not a leader yet */
+}
+
+static void tell_consumer(struct unit *u, const struct control *c, int fd)
+{
+	struct err err;
+	if (u->control_fd >= 0 && control_send(u->control_fd, c, fd, &err) != RC_OK)
+		kill_group(&u->consumer); /* it reads nothing: it is dead or hangs */
+}
+
+static bool is_expected(const struct member *m, const siginfo_t *si)
+{
+	const struct unit *u = m->unit;
+	bool is_clean = si->si_code == CLD_EXITED && si->si_status == EX_OK;
+	if (u->state != UNIT_RUNNING)
+		return is_clean || m->is_worker;
+	return m->is_worker && u->control_fd < 0; /* it goes with its consumer */
+}
+
+static void write_obituary(const struct member *m, const siginfo_t *si, const char *next)
+{
+	bool exited = si->si_code == CLD_EXITED;
+	const char *signal_name = exited ? NULL : sigabbrev_np(si->si_status);
+	log_event(is_expected(m, si) ? L_INFO : L_WARNING, "process_died", LS("role", role_of(m)),
+		LS("consumer", m->unit->name), LU("worker", m->is_worker ? m->index + 1 : 0),
+		LI("pid", m->pid), exited ? (struct log_field)LI("exit_code", si->si_status)
+					  : (struct log_field)LS("signal", signal_name),
+		LS("cause", m->timed_out ? "handler over its time limit" : NULL), LS("next", next));
+}
+
+static void plan_restart(struct member *m, const siginfo_t *si, char *next, size_t size)
+{
+	uint64_t now = clock_ms();
+	bool bad = si->si_code == CLD_EXITED && si->si_status == EX_CONFIG;
+	uint64_t delay =
+		restart_delay_ms(&m->restart, now - m->started_ms, bad, random_u32());
+	m->start_at_ms = now + delay;
+	if (m->unit->state == UNIT_RUNNING)
+		(void)snprintf(next, size, "starting again in %" PRIu64 " ms", delay);
+	else
+		(void)snprintf(next, size, "none");
+}
+
+static void close_line(struct unit *u)
+{
+	close_if(u->control_fd);
+	u->control_fd = -1;
+}
+
+/* Without its consumer a worker's work is nobody's: what it commits is found by the next claim. */
+static void consumer_died(struct unit *u)
+{
+	close_line(u);
+	if (u->state == UNIT_DRAINING) {
+		u->drain_until_ms = clock_ms() + WORKER_END_MS;
+		return;
+	}
+	for (uint32_t i = 0; i < u->n_workers; i++)
+		kill_group(&u->workers[i]);
+}
+
+static void worker_died(struct member *m, const siginfo_t *si)
+{
+	const struct control gone = {
+		.kind = CONTROL_GONE,
+		.index = m->index,
+		.life = m->life,
+		.status = si->si_status,
+		.was_killed = si->si_code != CLD_EXITED,
+		.timed_out = m->timed_out,
+	};
+	tell_consumer(m->unit, &gone, -1);
+}
+
+static int on_death(sd_event_source *source, const siginfo_t *si, void *arg)
+{
+	struct member *m = arg;
+	char next[64];
+	(void)source;
+	m->reaper = sd_event_source_unref(m->reaper);
+	plan_restart(m, si, next, sizeof next);
+	write_obituary(m, si, next);
+	pid_t group = m->pid;
+	m->pid = 0;
+	(void)kill(-group, SIGKILL); /* children that a handler left behind keep no session alive */
+	if (m->slot != NULL) {
+		atomic_store(&m->slot->pid, 0);
+		stats_set(m->slot, STATS_handler_since_ms, 0);
+		stats_set(m->slot, STATS_in_hand, 0);
+	}
+	if (m->is_worker)
+		worker_died(m, si);
+	else
+		consumer_died(m->unit);
+	m->timed_out = false;
+	m->unit->on_change(m->unit->arg);
+	return 0;
+}
+
+/* ---- starts ------------------------------------------------------------------------------------------- */
+
+static enum rc start_member(struct member *m, int channel_fd, struct err *err)
+{
+	struct unit *u = m->unit;
+	AUTO(free) char *title = m->is_worker
+					 ? xasprintf("inboxd: worker %s/%u", u->name, m->index + 1)
+					 : xasprintf("inboxd: consumer %s", u->name);
+	const struct child_spec spec = {
+		.role = role_of(m),
+		.title = title,
+		.consumer = u->name,
+		.index = m->index,
+		.channel_fd = channel_fd,
+		.config_fd = m->is_worker ? u->worker_config_fd : u->consumer_config_fd,
+		.stats_fd = u->stats_fd,
+		.forget = &u->forget,
+		.is_plain_environment = !m->is_worker,
+	};
+	if (child_start(&spec, &m->pid, err) != RC_OK)
+		return err->rc;
+	m->started_ms = clock_ms();
+	m->progress = stats_get(m->slot, STATS_progress);
+	m->progress_ms = m->started_ms;
+	if (m->life++ != 0)
+		stats_add(m->slot, STATS_restarts, 1);
+	atomic_store(&m->slot->pid, m->pid);
+	if (sd_event_add_child(u->event, &m->reaper, m->pid, WEXITED, on_death, m) < 0) {
+		kill_group(m);
+		return err_set(err, RC_RETRY, "cannot watch pid %d", m->pid);
+	}
+	return RC_OK;
+}
+
+static void start_failed(struct member *m, const struct err *err)
+{
+	m->start_at_ms = clock_ms() + FORK_AGAIN_MS;
+	log_event(L_ERROR, "start_failed", LS("role", role_of(m)), LS("consumer", m->unit->name),
+		LS("error", err->text), LS("next", "trying again in 1000 ms"));
+}
+
+static void start_consumer(struct unit *u)
+{
+	struct err err;
+	int line[2];
+	if (!take_slots(u)) {
+		(void)err_set(&err, RC_FATAL, "more processes than there are counters for (%d)",
+			STATS_SLOTS);
+		start_failed(&u->consumer, &err);
+		return;
+	}
+	if (control_pair(line, &err) != RC_OK) {
+		start_failed(&u->consumer, &err);
+		return;
+	}
+	if (start_member(&u->consumer, line[1], &err) == RC_OK) {
+		u->control_fd = line[0];
+	} else {
+		start_failed(&u->consumer, &err);
+		(void)close(line[0]);
+	}
+	(void)close(line[1]);
+}
+
+static void start_worker(struct member *m)
+{
+	struct err err;
+	int ends[2];
+	if (channel_pair(ends, &err) != RC_OK) {
+		start_failed(m, &err);
+		return;
+	}
+	if (start_member(m, ends[1], &err) == RC_OK) {
+		const struct control c = {
+			.kind = CONTROL_WORKER, .index = m->index, .life = m->life, .pid = m->pid};
+		tell_consumer(m->unit, &c, ends[0]);
+	} else {
+		start_failed(m, &err);
+	}
+	(void)close(ends[0]);
+	(void)close(ends[1]);
+}
+
+static bool any_worker_runs(const struct unit *u)
+{
+	for (uint32_t i = 0; i < u->n_workers; i++)
+		if (u->workers[i].pid != 0)
+			return true;
+	return false;
+}
+
+static uint64_t start_if_due(struct unit *u, uint64_t now_ms)
+{
+	uint64_t next = UINT64_MAX;
+	if (u->consumer.pid == 0) {
+		if (any_worker_runs(u))
+			return UINT64_MAX; /* their ends are reaped first */
+		if (now_ms < u->consumer.start_at_ms)
+			return u->consumer.start_at_ms;
+		start_consumer(u);
+		if (u->consumer.pid == 0)
+			return u->consumer.start_at_ms;
+	}
+	for (uint32_t i = 0; i < u->n_workers; i++) {
+		struct member *m = &u->workers[i];
+		if (m->pid == 0 && now_ms >= m->start_at_ms)
+			start_worker(m);
+		if (m->pid == 0 && m->start_at_ms < next)
+			next = m->start_at_ms;
+	}
+	return next;
+}
+
+/* ---- watching ------------------------------------------------------------------------------------------ */
+
+static void watch_handler(struct member *m, uint64_t now_ms)
+{
+	if (m->pid == 0 || m->timed_out)
+		return;
+	uint64_t since = stats_get(m->slot, STATS_handler_since_ms);
+	if (since == 0 || now_ms < since + m->unit->handler_limit_ms)
+		return;
+	m->timed_out = true;
+	kill_group(m);
+}
+
+static void watch_consumer(struct unit *u, uint64_t now_ms)
+{
+	struct member *m = &u->consumer;
+	if (m->pid == 0)
+		return;
+	uint64_t progress = stats_get(m->slot, STATS_progress);
+	if (progress != m->progress) {
+		m->progress = progress;
+		m->progress_ms = now_ms;
+	} else if (now_ms - m->progress_ms > u->stuck_limit_ms) {
+		log_event(L_ERROR, "consumer_stuck", LS("consumer", u->name), LI("pid", m->pid),
+			LU("for_ms", now_ms - m->progress_ms), LS("next", "killing it"));
+		m->progress_ms = now_ms;
+		kill_group(m);
+	}
+}
+
+uint64_t unit_step(struct unit *u, uint64_t now_ms)
+{
+	uint64_t next = now_ms + WATCH_EVERY_MS;
+	if (u->state == UNIT_DOWN)
+		return UINT64_MAX;
+	for (uint32_t i = 0; i < u->n_workers; i++)
+		watch_handler(&u->workers[i], now_ms);
+	watch_consumer(u, now_ms);
+	if (u->state == UNIT_RUNNING) {
+		uint64_t start = start_if_due(u, now_ms);
+		return start < next ? start : next;
+	}
+	if (u->consumer.pid == 0 && !any_worker_runs(u)) {
+		u->state = UNIT_DOWN;
+		u->on_change(u->arg);
+		return UINT64_MAX;
+	}
+	if (now_ms >= u->drain_until_ms)
+		unit_kill(u);
+	return u->drain_until_ms > now_ms && u->drain_until_ms < next ? u->drain_until_ms : next;
+}
+
+void unit_drain(struct unit *u, uint64_t now_ms, uint64_t timeout_ms)
+{
+	const struct control drain = {.kind = CONTROL_DRAIN, .timeout_ms = timeout_ms};
+	if (u->state != UNIT_RUNNING)
+		return;
+	u->state = UNIT_DRAINING;
+	u->drain_until_ms = now_ms + timeout_ms + DRAIN_GRACE_MS;
+	tell_consumer(u, &drain, -1);
+}
+
+void unit_kill(struct unit *u)
+{
+	u->state = u->state == UNIT_RUNNING ? UNIT_DRAINING : u->state;
+	kill_group(&u->consumer);
+	for (uint32_t i = 0; i < u->n_workers; i++)
+		kill_group(&u->workers[i]);
+}
+
+bool unit_is_down(const struct unit *u)
+{
+	return u->state == UNIT_DOWN;
+}

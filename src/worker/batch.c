@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: MIT */
+/* One batch in one transaction: claim, handle, gate, commit; then what each message's fate asks for. */
+#include "worker/session.h"
+#include "worker/verdict.h"
+
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/fd.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+/* A message of the batch, through all its stages. */
+struct job {
+	struct item item;
+	struct source_message message;
+	struct buf fingerprint;
+	struct claim *claim;    /* in batch.claims, or NULL: not to be claimed */
+	struct host_item *host; /* in batch.hosts, or NULL: not to be handled */
+	const struct due *due;  /* of a retry */
+	enum verdict verdict;
+	char refused[512]; /* why it cannot be claimed at all; "" */
+};
+
+struct batch {
+	struct worker *w;
+	struct job *jobs;
+	size_t n;
+	struct claim *claims; /* sorted by key */
+	size_t n_claims;
+	struct host_item *hosts; /* in order of delivery: new ones only */
+	size_t n_hosts;
+	size_t results; /* statements of ours that stand behind the handlers' */
+	size_t failed;  /* index in hosts of the one to blame; n_hosts: nobody in particular */
+};
+
+/* ---- before the transaction ------------------------------------------------------------------- */
+
+static void prepare_job(const struct worker *w, struct job *job)
+{
+	struct err err;
+	source_message_init(&job->message, &job->item.message);
+	job->verdict = VERDICT_AGAIN;
+	if (job->item.key.size == 0 || job->due != NULL)
+		return;
+	if (!fingerprint_compute(&w->consumer->fingerprint, &job->message, &job->fingerprint, &err))
+		(void)snprintf(job->refused, sizeof job->refused, "fingerprint: %.480s", err.text);
+}
+
+static int by_key(const void *a, const void *b)
+{
+	return bytes_compare(((const struct claim *)a)->key, ((const struct claim *)b)->key);
+}
+
+static void prepare_claims(struct batch *b)
+{
+	for (size_t i = 0; i < b->n; i++) {
+		struct job *job = &b->jobs[i];
+		if (job->refused[0] != '\0')
+			continue;
+		b->claims[b->n_claims++] = (struct claim){
+			.key = job->item.key,
+			.fingerprint = job->due != NULL ? job->due->fingerprint
+				       : job->fingerprint.data != NULL
+					       ? buf_bytes(&job->fingerprint)
+					       : bytes_str(""),
+			.parked = job->due != NULL ? job->due->parked : 0,
+			.parked_token = job->due != NULL ? job->due->token : 0,
+			.owner = job,
+		};
+	}
+	/* The same order in every process, and the order the index likes. */
+	qsort(b->claims, b->n_claims, sizeof *b->claims, by_key);
+	for (size_t i = 0; i < b->n_claims; i++)
+		((struct job *)b->claims[i].owner)->claim = &b->claims[i];
+}
+
+/* ---- inside ----------------------------------------------------------------------------------------- */
+
+static bool is_to_be_handled(const struct job *job)
+{
+	return job->claim != NULL &&
+	       (job->claim->state == CLAIM_NEW || job->claim->state == CLAIM_UNKEYED);
+}
+
+static void collect_hosts(struct batch *b)
+{
+	b->n_hosts = 0;
+	for (size_t i = 0; i < b->n; i++) {
+		struct job *job = &b->jobs[i];
+		if (!is_to_be_handled(job))
+			continue;
+		job->host = &b->hosts[b->n_hosts++];
+		*job->host = (struct host_item){
+			.message = &job->message,
+			.key = job->item.key,
+			.attempt = job->due != NULL ? job->due->attempts - 1 : job->item.crashes,
+		};
+	}
+	b->failed = b->n_hosts;
+}
+
+static enum rc queue_results(struct batch *b, struct err *err)
+{
+	for (size_t i = 0; i < b->n; i++) {
+		const struct job *job = &b->jobs[i];
+		if (job->host == NULL || job->host->verdict != HOST_DONE || !job->host->has_result ||
+			job->item.key.size == 0)
+			continue;
+		if (inbox_queue_result(&b->w->inbox, job->item.key, buf_bytes(&job->host->result),
+			    job->host->content_type, err) != RC_OK)
+			return err->rc;
+		b->results++;
+	}
+	return RC_OK;
+}
+
+static enum rc handle(struct batch *b, struct err *err)
+{
+	struct worker *w = b->w;
+	if (b->n_hosts == 0)
+		return RC_OK;
+	if (host_uses_conn(w->host) && inbox_guard(&w->inbox, err) != RC_OK)
+		return err->rc;
+	stats_set(w->slot, STATS_handler_since_ms, clock_ms());
+	enum rc rc = host_handle(w->host, b->hosts, b->n_hosts, &b->failed, err);
+	stats_set(w->slot, STATS_handler_since_ms, 0);
+	if (rc != RC_OK)
+		return rc;
+	for (size_t i = 0; i < b->n; i++)
+		if (b->jobs[i].host != NULL)
+			b->jobs[i].claim->is_handled = b->jobs[i].host->verdict == HOST_DONE;
+	return queue_results(b, err);
+}
+
+static enum rc settle_handlers(void *arg, struct err *err)
+{
+	struct batch *b = arg;
+	if (b->n_hosts == 0)
+		return RC_OK;
+	enum rc rc = host_settle(b->w->host, b->hosts, b->n_hosts, &b->failed, err);
+	for (size_t i = 0; rc == RC_OK && i < b->results; i++)
+		rc = db_next(b->w->db, NULL, err);
+	return rc;
+}
+
+/* After a failure in between: passes over what is still queued and rolls back. */
+static void roll_back(struct batch *b)
+{
+	struct err ignored;
+	struct worker *w = b->w;
+	if (db_queued(w->db) != 0 && db_sync(w->db, &ignored) == RC_OK)
+		(void)!db_sync_end(w->db, &ignored);
+	if (db_tx_state(w->db) != DB_TX_NONE)
+		(void)!inbox_rollback(&w->inbox, &ignored);
+}
+
+/* The transaction, whole.  RC_OK: committed. */
+static enum rc transact(struct batch *b, struct err *err)
+{
+	struct worker *w = b->w;
+	bool gate_failed = false;
+	b->results = 0;
+	b->n_hosts = 0;
+	if (inbox_begin(&w->inbox, b->claims, b->n_claims, err) != RC_OK)
+		/* Our own statements failed: no message is to blame. */
+		return db_error_is_serialization(err->sqlstate) ? RC_RETRY : RC_UNAVAILABLE;
+	collect_hosts(b);
+	if (b->n_claims == 1 && b->claims[0].parked != 0 && b->n_hosts == 0)
+		return inbox_rollback(&w->inbox, err); /* a retry not ours: its row must stay */
+	enum rc rc = handle(b, err);
+	if (rc != RC_OK) {
+		roll_back(b);
+		return rc;
+	}
+	rc = inbox_commit(
+		&w->inbox, b->claims, b->n_claims, settle_handlers, b, &gate_failed, err);
+	if (gate_failed && b->n_hosts == 1) {
+		b->failed = 0;
+		b->hosts[0].verdict = HOST_BROKEN;
+		(void)snprintf(b->hosts[0].reason, sizeof b->hosts[0].reason,
+			"the handler ended the transaction that inboxd had begun for it");
+	}
+	return rc;
+}
+
+/* ---- afterwards ------------------------------------------------------------------------------------------ */
+
+static struct park park_of(const struct job *job)
+{
+	return (struct park){
+		.message = &job->item.message,
+		.key = job->item.key,
+		.fingerprint = job->claim != NULL ? job->claim->fingerprint : bytes_str(""),
+		.crashes = job->due != NULL ? job->due->crashes : job->item.crashes,
+		.parked = job->due != NULL ? job->due->parked : 0,
+		.parked_token = job->due != NULL ? job->due->token : 0,
+	};
+}
+
+static uint32_t attempts_of(const struct job *job)
+{
+	return job->due != NULL ? job->due->attempts : 1u + job->item.crashes;
+}
+
+/* Parks what the handler did not finish. */
+static void park_failed(struct worker *w, struct job *job)
+{
+	struct park park = park_of(job);
+	verdict_dispose(w->consumer, job->host, attempts_of(job), random_u32(), &park);
+	job->verdict = worker_park(w, &park, job->item.flags);
+}
+
+static void park_refused(struct worker *w, struct job *job)
+{
+	struct park park = park_of(job);
+	park.key = bytes_of(NULL, 0); /* without a fingerprint the key alone says too little */
+	park.state = "failed";
+	park.reason = park_reason_name(PARK_UNUSABLE_KEY);
+	park.detail = job->refused;
+	job->verdict = worker_park(w, &park, job->item.flags);
+}
+
+/* Neither new nor a plain duplicate: parking's own transaction looks closer. */
+static void look_closer(struct worker *w, struct job *job)
+{
+	struct park park = park_of(job);
+	park.reason = park.detail = "";
+	job->verdict = worker_park(w, &park, job->item.flags);
+}
+
+static void count_done(struct worker *w, const struct job *job)
+{
+	bool is_unkeyed = job->claim->state == CLAIM_UNKEYED;
+	stats_add(w->slot, is_unkeyed ? STATS_unkeyed : STATS_processed, 1);
+}
+
+/* Committed: what each message's claim and handler said. */
+static void conclude(struct worker *w, struct job *job)
+{
+	if (w->db == NULL)
+		return; /* lost while parking a neighbour: offered again */
+	if (job->claim == NULL) {
+		park_refused(w, job);
+		return;
+	}
+	switch (job->claim->state) {
+	case CLAIM_NEW:
+	case CLAIM_UNKEYED:
+		if (job->claim->is_handled) {
+			job->verdict = VERDICT_DONE;
+			count_done(w, job);
+		} else if (job->host->verdict != HOST_DONE) {
+			park_failed(w, job);
+		}
+		break;
+	case CLAIM_BUSY:
+		job->verdict = VERDICT_BUSY;
+		break;
+	case CLAIM_DUPLICATE:
+		job->verdict = VERDICT_DUPLICATE;
+		stats_add(w->slot,
+			verdict_duplicate_cause(job->item.flags, job->item.message.redelivered), 1);
+		break;
+	case CLAIM_LOOK:
+		look_closer(w, job);
+		break;
+	}
+}
+
+/* A batch of several failed: nothing is known of anyone.  Each is run again by itself. */
+static void split(struct batch *b)
+{
+	stats_add(b->w->slot, STATS_batch_failures, 1);
+	for (size_t i = 0; i < b->n; i++)
+		b->jobs[i].verdict = VERDICT_ALONE;
+}
+
+static struct job *culprit(struct batch *b)
+{
+	for (size_t i = 0; i < b->n; i++)
+		if (b->jobs[i].host != NULL)
+			return &b->jobs[i];
+	return NULL;
+}
+
+/* The only message with work in it failed. */
+static void conclude_failure(struct batch *b, const struct err *err)
+{
+	struct job *job = culprit(b);
+	if (job == NULL) { /* the claim could not be serialised with others again and again */
+		b->jobs[0].verdict = VERDICT_BUSY;
+		return;
+	}
+	struct host_item *host = job->host;
+	if (host->verdict == HOST_DONE) { /* the commit failed, a deferred constraint say */
+		host->verdict = err->rc == RC_REJECT ? HOST_REJECT : HOST_RETRY;
+		(void)snprintf(host->reason, sizeof host->reason, "%s", err->text);
+		(void)snprintf(host->sqlstate, sizeof host->sqlstate, "%s", err->sqlstate);
+	}
+	park_failed(b->w, job);
+}
+
+static void after(struct batch *b, enum rc rc, const struct err *err)
+{
+	struct worker *w = b->w;
+	switch (rc) {
+	case RC_OK:
+		stats_add(w->slot, STATS_batches, 1);
+		for (size_t i = 0; i < b->n; i++)
+			conclude(w, &b->jobs[i]);
+		break;
+	case RC_UNKNOWN:
+	case RC_UNAVAILABLE:
+		worker_lost(w, err);
+		break;
+	case RC_RETRY:
+	case RC_REJECT:
+	case RC_FATAL:
+		if (b->n_hosts > 1 || (b->n > 1 && b->n_hosts == 0))
+			split(b);
+		else
+			conclude_failure(b, err);
+		break;
+	}
+}
+
+static void clean_session(struct batch *b)
+{
+	struct worker *w = b->w;
+	struct err err;
+	bool dirty = host_take_dirty(w->host);
+	if (w->db != NULL && dirty && db_conn_reset(w->db, &err) != RC_OK)
+		worker_lost(w, &err);
+}
+
+static void run(struct batch *b)
+{
+	struct err err = {.rc = RC_OK};
+	enum rc rc = RC_OK;
+	if (b->w->db == NULL)
+		return;
+	stats_set(b->w->slot, STATS_in_hand, b->n);
+	for (size_t i = 0; i < b->n; i++)
+		prepare_job(b->w, &b->jobs[i]);
+	prepare_claims(b);
+	for (int tries = 0; tries < VERDICT_SERIALIZATION_TRIES && b->n_claims != 0; tries++) {
+		rc = transact(b, &err);
+		if (rc == RC_OK || !db_error_is_serialization(err.sqlstate))
+			break;
+	}
+	/* Handlers' leftovers go before our own next transaction. */
+	if (rc != RC_UNKNOWN && rc != RC_UNAVAILABLE)
+		clean_session(b);
+	if (b->w->db != NULL)
+		after(b, rc, &err);
+	stats_set(b->w->slot, STATS_in_hand, 0);
+}
+
+static void batch_init(struct batch *b, struct worker *w, size_t n)
+{
+	*b = (struct batch){
+		.w = w,
+		.n = n,
+		.jobs = xcalloc(n, sizeof *b->jobs),
+		.claims = xcalloc(n, sizeof *b->claims),
+		.hosts = xcalloc(n, sizeof *b->hosts),
+	};
+}
+
+static void batch_done(struct batch *b)
+{
+	for (size_t i = 0; i < b->n; i++)
+		buf_done(&b->jobs[i].fingerprint);
+	for (size_t i = 0; i < b->n_hosts; i++)
+		host_item_done(&b->hosts[i]);
+	free(b->jobs);
+	free(b->claims);
+	free(b->hosts);
+}
+
+void batch_run(struct worker *w, struct bytes payload)
+{
+	struct reader r = reader_of(payload);
+	struct batch b;
+	size_t n = reader_u32(&r);
+	assert(n > 0 && n <= UINT16_MAX);
+	batch_init(&b, w, n);
+	for (size_t i = 0; i < n; i++) {
+		bool ok = item_decode(&r, &b.jobs[i].item);
+		assert(ok); /* our own consumer encoded it */
+		b.jobs[i].verdict = VERDICT_AGAIN;
+	}
+	run(&b);
+	AUTO(free) struct answer *answers = xcalloc(n, sizeof *answers);
+	for (size_t i = 0; i < n; i++)
+		answers[i] = (struct answer){
+			.ref = b.jobs[i].item.ref, .verdict = b.jobs[i].verdict};
+	batch_done(&b);
+	worker_answer(w, answers, n);
+}
+
+enum verdict batch_run_retry(struct worker *w, const struct due *due)
+{
+	struct batch b;
+	batch_init(&b, w, 1);
+	b.jobs[0] = (struct job){
+		.item = {.key = due->key, .message = due->message},
+		.due = due,
+		.verdict = VERDICT_AGAIN,
+	};
+	run(&b);
+	enum verdict v = b.jobs[0].verdict;
+	batch_done(&b);
+	return v;
+}

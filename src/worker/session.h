@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* What the parts of a worker share; for the files of this room only. */
+#ifndef INBOXD_WORKER_SESSION_H
+#define INBOXD_WORKER_SESSION_H
+
+#include "base/stats.h"
+#include "handler/host.h"
+#include "inbox/inbox.h"
+#include "ipc/channel.h"
+#include "ipc/protocol.h"
+
+struct worker {
+	const struct config_consumer *consumer;
+	struct stats_slot *slot;
+	struct channel channel; /* blocking */
+	struct handler handler;
+	struct host *host;
+	char vhost[256];
+	bool is_greeted; /* vhost is known */
+	struct db_conn *db; /* NULL: not connected */
+	struct inbox inbox; /* while db is there */
+	struct {            /* attempt of a retry that an outage ended: given back when we are back */
+		int64_t parked, token;
+	} owed;
+	uint64_t next_due_ms; /* soonest retry that this command parked; UINT64_MAX: none */
+	struct {              /* a large body on its way into the database */
+		bool is_open;  /* transaction and row are there */
+		bool is_begun; /* TO_PARK_BEGIN came, its end not yet */
+		int64_t id;
+		uint32_t seq;
+		struct delivery_ref ref;
+		enum verdict verdict; /* so far */
+	} stream;
+};
+
+/* One delivery's answer. */
+struct answer {
+	struct delivery_ref ref;
+	enum verdict verdict;
+};
+
+void worker_answer(struct worker *w, const struct answer *answers, size_t n);
+
+/* The session is of no use any more: closes it.  The loop connects again. */
+void worker_lost(struct worker *w, const struct err *err);
+
+/* TO_BATCH: runs items in one transaction; answers. */
+void batch_run(struct worker *w, struct bytes payload);
+
+/* What batch_run does for one message, for retries too: parked 0 for a delivery.  The verdict of a
+ * retry only says whether its attempt is to be given back (VERDICT_AGAIN) or not. */
+enum verdict batch_run_retry(struct worker *w, const struct due *due);
+
+/* TO_PARK, TO_PARK_…: parks what the consumer does not want to run; answers when done. */
+void parking_run(struct worker *w, struct bytes payload);
+void parking_begin(struct worker *w, struct bytes payload);
+void parking_piece(struct worker *w, struct bytes piece);
+void parking_end(struct worker *w);
+void parking_abort(struct worker *w);
+
+/* Parks one message, logs and counts it.  VERDICT_PARKED, _DUPLICATE, _BUSY or _AGAIN; on a lost
+ * session worker_lost has been called. */
+enum verdict worker_park(struct worker *w, const struct park *park, uint8_t item_flags);
+
+/* TO_RETRY, TO_CRASHED; answer with FROM_RETRY. */
+void retry_run(struct worker *w);
+void retry_crashed(struct worker *w, struct bytes payload);
+/* On a fresh session: gives back what an outage took. */
+enum rc retry_repay(struct worker *w, struct err *err) MUST_CHECK;
+
+/* Logs something about a message: consumer comes from the log's role; key, correlation id, traceparent
+ * are taken from it. */
+void worker_log(enum log_level level, const char *event, struct bytes key, const struct message *m,
+	uint32_t attempt, const char *reason, const char *detail);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* What becomes of a message that its handler did not finish. */
+#include "worker/verdict.h"
+
+#include "ipc/protocol.h"
+
+static const char *reason_of(const struct host_item *item)
+{
+	if (item->verdict == HOST_BROKEN)
+		return "broken";
+	if (strcmp(item->sqlstate, "57014") == 0)
+		return park_reason_name(PARK_TIMED_OUT); /* the only cancel there is: statement_timeout */
+	if (item->sqlstate[0] != '\0')
+		return "sql_error";
+	return item->verdict == HOST_REJECT ? "rejected" : "retry";
+}
+
+void verdict_dispose(const struct config_consumer *c, const struct host_item *item, uint32_t attempts,
+	uint32_t random, struct park *park)
+{
+	bool may_wait = item->verdict == HOST_RETRY && attempts < retry_attempts_max(c);
+	park->state = may_wait ? "waiting" : "failed";
+	park->reason = reason_of(item);
+	park->detail = item->reason;
+	park->sqlstate = item->sqlstate;
+	park->attempts = attempts;
+	park->delay_ms = 0;
+	if (may_wait)
+		park->delay_ms =
+			item->delay_ms != 0 ? item->delay_ms : retry_delay_ms(c, attempts, random);
+}
+
+enum stats_counter verdict_duplicate_cause(uint8_t item_flags, bool redelivered)
+{
+	if ((item_flags & ITEM_CONCURRENT) != 0)
+		return STATS_duplicates_concurrent;
+	return redelivered ? STATS_duplicates_redelivered : STATS_duplicates_republished;
+}

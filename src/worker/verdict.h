@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* From what a handler said to what is done with the message.  Pure. */
+#ifndef INBOXD_WORKER_VERDICT_H
+#define INBOXD_WORKER_VERDICT_H
+
+#include "handler/host.h"
+#include "base/stats.h"
+#include "inbox/inbox.h"
+
+/* Fills state, reason, delay of a parking from the verdict of a run that was alone and not HOST_DONE.
+ * attempts counts that run. */
+void verdict_dispose(const struct config_consumer *c, const struct host_item *item, uint32_t attempts,
+	uint32_t random, struct park *park);
+
+/* How often a transaction that the server could not serialise is run again at once. */
+#define VERDICT_SERIALIZATION_TRIES 5
+
+/* Which counter a duplicate goes to. */
+enum stats_counter verdict_duplicate_cause(uint8_t item_flags, bool redelivered);
+
+#endif

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/* The loop of a worker: commands from the consumer, a session that is kept open, nothing else. */
+#include "worker/worker.h"
+
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "worker/session.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sysexits.h>
+
+enum {
+	IDLE_MARGIN_MS = 60000, /* a transaction may stand idle so much longer than a handler may run */
+	RECONNECT_FIRST_MS = 200,
+	RECONNECT_CAP_MS = 5000,
+};
+
+/* ---- to the consumer ------------------------------------------------------------------------- */
+
+void worker_answer(struct worker *w, const struct answer *answers, size_t n)
+{
+	struct buf *out = &w->channel.out;
+	size_t at = channel_begin(&w->channel, FROM_VERDICTS);
+	buf_add_u32(out, (uint32_t)n);
+	buf_add_u64(out, w->next_due_ms);
+	for (size_t i = 0; i < n; i++) {
+		ref_encode(out, &answers[i].ref);
+		buf_add_byte(out, (uint8_t)answers[i].verdict);
+	}
+	channel_end(&w->channel, at);
+}
+
+static void say_ready(struct worker *w, uint64_t next_due_ms)
+{
+	size_t at = channel_begin(&w->channel, FROM_READY);
+	buf_add_byte(&w->channel.out, host_uses_conn(w->host));
+	buf_add_u64(&w->channel.out, next_due_ms);
+	channel_end(&w->channel, at);
+}
+
+static void say_down(struct worker *w, const struct err *err)
+{
+	size_t at = channel_begin(&w->channel, FROM_DOWN);
+	buf_add_byte(&w->channel.out, (uint8_t)err->rc);
+	buf_add_str(&w->channel.out, err->text);
+	channel_end(&w->channel, at);
+}
+
+void worker_log(enum log_level level, const char *event, struct bytes key, const struct message *m,
+	uint32_t attempt, const char *reason, const char *detail)
+{
+	struct source_message sm;
+	struct field trace;
+	struct buf text = {0};
+	source_message_init(&sm, m);
+	props_header(&sm.props, bytes_str("traceparent"), &trace);
+	if (key.size != 0)
+		key_text(key, &text);
+	log_event(level, event, LB("key", buf_bytes(&text)),
+		LB("message_id", sm.props.text[PROP_MESSAGE_ID]),
+		LB("correlation_id", sm.props.text[PROP_CORRELATION_ID]),
+		LB("traceparent", trace.content), LU("attempt", attempt), LS("reason", reason),
+		LS("detail", detail));
+	buf_done(&text);
+}
+
+/* ---- the session ------------------------------------------------------------------------------- */
+
+static void disconnect(struct worker *w)
+{
+	if (w->db == NULL)
+		return;
+	host_close(w->host);
+	inbox_done(&w->inbox);
+	db_conn_close(w->db);
+	w->db = NULL;
+}
+
+void worker_lost(struct worker *w, const struct err *err)
+{
+	if (w->db == NULL)
+		return;
+	log_event(L_DEBUG, "database_lost", LS("error", err->text), LS("next", "connecting again"));
+	disconnect(w);
+	say_down(w, err);
+}
+
+/* Connected, checked, registered, debts paid, handler open: or closed again. */
+static enum rc connect_once(struct worker *w, uint64_t *ret_next_due_ms, struct err *err)
+{
+	const struct config_consumer *c = w->consumer;
+	AUTO(buf) struct buf errors = {0};
+	AUTO(free) char *name = xasprintf("inboxd %s", c->name);
+
+	if (db_conn_open(c->database, name, &w->db, err) != RC_OK)
+		return err->rc;
+	inbox_init(&w->inbox, w->db, c);
+	enum rc rc = db_conn_limit(w->db, c->handler_timeout_ms,
+		c->handler_timeout_ms + c->batch_time_ms + IDLE_MARGIN_MS, err);
+	if (rc == RC_OK)
+		rc = inbox_check_schema(&w->inbox, err);
+	if (rc == RC_OK)
+		rc = inbox_register(&w->inbox, w->vhost, err);
+	if (rc == RC_OK)
+		rc = retry_repay(w, err);
+	if (rc == RC_OK)
+		rc = host_open(w->host, w->db, &errors, err);
+	if (rc == RC_OK)
+		rc = inbox_next_due(&w->inbox, ret_next_due_ms, err);
+	if (rc != RC_OK)
+		disconnect(w);
+	return rc;
+}
+
+static void try_connect(struct worker *w, struct backoff *backoff, uint64_t *ret_next_try_ms)
+{
+	struct err err = {.rc = RC_OK};
+	uint64_t next_due_ms = UINT64_MAX;
+	if (connect_once(w, &next_due_ms, &err) == RC_OK) {
+		backoff_reset(backoff);
+		stats_add(w->slot, STATS_connects, 1);
+		say_ready(w, next_due_ms);
+		return;
+	}
+	say_down(w, &err);
+	*ret_next_try_ms = clock_ms() + backoff_next_ms(backoff, random_u32());
+}
+
+/* ---- commands ---------------------------------------------------------------------------------- */
+
+static void hello(struct worker *w, struct bytes payload)
+{
+	size_t n = payload.size < sizeof w->vhost - 1 ? payload.size : sizeof w->vhost - 1;
+	memcpy(w->vhost, payload.data, n);
+	w->vhost[n] = '\0';
+	w->is_greeted = true;
+}
+
+static void obey(struct worker *w, const struct frame *f)
+{
+	w->next_due_ms = UINT64_MAX;
+	switch ((enum frame_type)f->type) {
+	case TO_HELLO:
+		hello(w, f->payload);
+		break;
+	case TO_BATCH:
+		batch_run(w, f->payload);
+		break;
+	case TO_PARK:
+		parking_run(w, f->payload);
+		break;
+	case TO_PARK_BEGIN:
+		parking_begin(w, f->payload);
+		break;
+	case TO_PARK_PIECE:
+		parking_piece(w, f->payload);
+		break;
+	case TO_PARK_END:
+		parking_end(w);
+		break;
+	case TO_PARK_ABORT:
+		parking_abort(w);
+		break;
+	case TO_RETRY:
+		retry_run(w);
+		break;
+	case TO_CRASHED:
+		retry_crashed(w, f->payload);
+		break;
+	case FROM_READY:
+	case FROM_DOWN:
+	case FROM_VERDICTS:
+	case FROM_TAKEN:
+	case FROM_RETRY:
+		break;
+	}
+	stats_add(w->slot, STATS_progress, 1);
+}
+
+/* False when the consumer is gone. */
+static bool take_commands(struct worker *w)
+{
+	struct frame f;
+	int got;
+	if (channel_fill(&w->channel) != RC_OK)
+		return false;
+	while ((got = channel_next(&w->channel, &f)) == 1) {
+		obey(w, &f);
+		if (channel_flush(&w->channel) != RC_OK)
+			return false;
+	}
+	return got == 0;
+}
+
+static void wait_for_something(struct worker *w, uint64_t next_try_ms)
+{
+	struct pollfd fds[2] = {{.fd = w->channel.fd, .events = POLLIN},
+		{.fd = w->db != NULL ? db_conn_fd(w->db) : -1, .events = POLLIN}};
+	int timeout = -1;
+	if (w->db == NULL) {
+		uint64_t now = clock_ms();
+		timeout = next_try_ms > now ? (int)(next_try_ms - now) : 0;
+	}
+	if (!w->is_greeted)
+		timeout = -1; /* nothing to do before the consumer has said where it consumes */
+	(void)poll(fds, 2, timeout);
+}
+
+static int loop(struct worker *w)
+{
+	struct backoff backoff = {
+		.first_ms = RECONNECT_FIRST_MS, .cap_ms = RECONNECT_CAP_MS, .jitter_percent = 20};
+	const struct err closed = {.rc = RC_UNAVAILABLE, .text = "closed by the server"};
+	uint64_t next_try_ms = 0;
+	for (;;) {
+		wait_for_something(w, next_try_ms);
+		struct pollfd in = {.fd = w->channel.fd, .events = POLLIN};
+		if (poll(&in, 1, 0) == 1 && !take_commands(w))
+			return EX_OK;
+		if (w->db != NULL && !db_conn_is_alive(w->db))
+			worker_lost(w, &closed);
+		if (w->db == NULL && w->is_greeted && clock_ms() >= next_try_ms)
+			try_connect(w, &backoff, &next_try_ms);
+		if (channel_flush(&w->channel) != RC_OK)
+			return EX_OK;
+	}
+}
+
+int worker_main(const struct config *config, const struct config_consumer *consumer, int channel_fd,
+	struct stats_slot *slot)
+{
+	struct worker w = {.consumer = consumer, .slot = slot, .next_due_ms = UINT64_MAX};
+	struct err err;
+	AUTO(buf) struct buf errors = {0};
+	int code = EX_CONFIG;
+
+	channel_init(&w.channel, channel_fd);
+	if (handler_load(&config->handler_directories, consumer->handler, config->runtime_directory,
+		    &w.handler, &err) != RC_OK) {
+		say_down(&w, &err);
+		(void)!channel_flush(&w.channel);
+		channel_done(&w.channel);
+		return code;
+	}
+	w.host = host_new(&w.handler, consumer);
+	if (host_check(w.host, &errors) == RC_OK) {
+		log_event(L_DEBUG, "handler_loaded", LS("file", w.handler.file.path),
+			LS("version", w.handler.entries.version));
+		code = loop(&w);
+	} else {
+		(void)err_set(&err, RC_FATAL, "handler refuses its options: %s", buf_str(&errors));
+		say_down(&w, &err);
+		(void)!channel_flush(&w.channel);
+	}
+	disconnect(&w);
+	host_free(w.host);
+	handler_unload(&w.handler);
+	channel_done(&w.channel);
+	return code;
+}

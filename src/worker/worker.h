@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* A worker: one PostgreSQL session, one loaded handler, one batch at a time.  Never sees AMQP. */
+#ifndef INBOXD_WORKER_WORKER_H
+#define INBOXD_WORKER_WORKER_H
+
+#include "base/stats.h"
+#include "config/config.h"
+
+/* Runs until the consumer closes the channel; returns the exit code.  channel_fd is taken. */
+int worker_main(const struct config *config, const struct config_consumer *consumer, int channel_fd,
+	struct stats_slot *slot);
+
+#endif
