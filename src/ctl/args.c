@@ -66,7 +66,8 @@ int ctl_next_option(struct ctl *ctl, int argc, char **argv)
 			return CTL_STOP;
 		case '?':
 			/* getopt has said which. */
-			(void)fprintf(stderr, "see inboxctl %s --help\n", ctl->command->name);
+			if (opterr != 0)
+				(void)fprintf(stderr, "see inboxctl %s --help\n", ctl->command->name);
 			ctl->exit = EX_USAGE;
 			return CTL_STOP;
 		default:

@@ -288,6 +288,20 @@ static struct bytes present_bytes(const struct buf *b)
 	return b->data != NULL ? buf_bytes(b) : bytes_str("");
 }
 
+void draft_merge(struct draft *d, const struct draft *changes)
+{
+	for (int p = 0; p < PROP_COUNT; p++) {
+		if ((changes->present & (1u << p)) == 0)
+			continue;
+		buf_clear(&d->text[p]);
+		buf_add(&d->text[p], changes->text[p].data, changes->text[p].size);
+		d->number[p] = changes->number[p];
+	}
+	/* Of a name that stands twice the last one counts. */
+	buf_add(&d->headers, changes->headers.data, changes->headers.size);
+	d->present |= changes->present;
+}
+
 struct message draft_message(struct draft *d)
 {
 	struct props props = {.present = d->present};

@@ -38,6 +38,9 @@ enum rc draft_set(struct draft *d, enum prop p, struct bytes value, struct err *
 /* Takes a file's text; RC_REJECT with what is wrong and where. */
 enum rc draft_json(struct draft *d, struct bytes text, struct err *err) MUST_CHECK;
 
+/* Puts the properties and headers of changes over those of d. */
+void draft_merge(struct draft *d, const struct draft *changes);
+
 /* The message as the broker would hand it out; lives until the draft changes. */
 struct message draft_message(struct draft *d);
 

@@ -62,6 +62,10 @@ bool host_uses_conn(const struct host *h);
  * the parameters, n of them (0 for COPY).  NULL: nobody. */
 typedef void host_trace_fn(void *arg, const char *sql, size_t n, const struct db_value *args);
 void host_set_trace(struct host *h, host_trace_fn *trace, void *arg);
+/* Called with what became of each of them, in the same order: the result, or the error (both NULL: a COPY
+ * that ended well).  What the server skips after an error of a queued statement is not told. */
+typedef void host_trace_result_fn(void *arg, const struct db_result *result, const struct err *err);
+void host_set_trace_result(struct host *h, host_trace_result_fn *trace, void *arg);
 
 /* Runs the handler for items inside the open transaction: handle for one, handle_batch (or handle for
  * each, in order) for several.  Statements that the caller has queued before may still be without a
