@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Misbehaves on purpose: does what the message's header `do` says, steps separated by commas, in order.  Without it: ok.
+/* Misbehaves on purpose: does what the message's header `do` says, steps separated by commas.  Without
+ * it: ok.
  *
  *   ok               INSERT INTO effect (key, body), waits      queue  the same without waiting
  *   fail-temp[:N]    retry (in the first N runs only)           fail-perm  reject
@@ -9,7 +10,8 @@
  *   crash[:N]        SIGSEGV (in the first N runs only)         exit[:N]  exit(0), likewise
  *   sql-error        a statement that cannot be parsed          data-error  one whose data is wrong
  *   raise:SQLSTATE   the server raises that                     swallow  a failed statement, then goes on
- *   savepoint        a failed statement, undone                 result  stores one
+ *   savepoint        a failed statement, undone by going back to the savepoint "here"
+ *   rollback-to-here without having set it                      result  stores one
  *   commit           ends the transaction                       nonsense  returns no result
  *   lose-session     terminates its own session                 leak:MB  allocates and forgets
  *   set              leaves a setting, a temporary table and an advisory lock behind
@@ -94,7 +96,7 @@ static int32_t do_long_reason(struct run *r)
 {
 	static char reason[300001];
 	memset(reason, 'x', sizeof reason - 1);
-	memcpy(reason, "bad bytes \xff\xfe and \x01 ", 18);
+	memcpy(reason, "bad bytes \xff\xfe and \x01 ", 19);
 	return r->host->reject(r->call, reason);
 }
 
@@ -178,6 +180,11 @@ static int32_t do_savepoint(struct run *r)
 	if (result == INBOXD_DONE)
 		(void)do_data_error(r);
 	return result == INBOXD_DONE ? execute(r, "ROLLBACK TO here") : result;
+}
+
+static int32_t do_rollback_to_here(struct run *r)
+{
+	return execute(r, "ROLLBACK TO SAVEPOINT here");
 }
 
 static int32_t do_result(struct run *r)
@@ -266,6 +273,7 @@ static const struct {
 	{"raise", do_raise},
 	{"swallow", do_swallow},
 	{"savepoint", do_savepoint},
+	{"rollback-to-here", do_rollback_to_here},
 	{"result", do_result},
 	{"commit", do_commit},
 	{"nonsense", do_nonsense},
