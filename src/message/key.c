@@ -268,37 +268,31 @@ static enum source_result single_key(
 	return SOURCE_PRESENT;
 }
 
-/* Puts its length in front of the value that begins at `at`. */
-static void lead_by_length(struct buf *b, size_t at)
+/* Puts its length in front of the value that stands at `at`, size bytes long. */
+static void lead_by_length(struct buf *b, size_t at, size_t size)
 {
-	size_t size = b->size - at, lead = size < 0xffff ? 2 : 10;
+	size_t lead = size < 0xffff ? 2 : 10, end = b->size;
 	(void)buf_reserve(b, lead);
-	memmove(b->data + at + lead, b->data + at, size);
+	memmove(b->data + at + lead, b->data + at, end - at);
 	b->size = at;
 	buf_add_u16(b, (uint16_t)(size < 0xffff ? size : 0xffff));
 	if (size >= 0xffff)
 		buf_add_u64(b, size);
-	b->size += size;
+	b->size = end + lead;
 }
 
 static enum source_result list_element(
 	const struct source *s, const struct source_message *sm, struct buf *out, struct err *err)
 {
 	size_t at = out->size, first = 0;
-	enum source_result result = s->kind == SOURCE_CLOUDEVENTS
-		? source_get_cloudevent(sm, out, &first, err)
-		: source_key_value(s, sm, out, err);
+	bool is_event = s->kind == SOURCE_CLOUDEVENTS;
+	enum source_result result = is_event ? source_get_cloudevent(sm, out, &first, err)
+					     : source_key_value(s, sm, out, err);
 	if (result != SOURCE_PRESENT)
 		return result;
-	if (s->kind == SOURCE_CLOUDEVENTS) {
-		lead_by_length(out, at + first);
-		size_t second = out->size - at - first;
-		out->size = at + first;
-		lead_by_length(out, at);
-		out->size += second;
-	} else {
-		lead_by_length(out, at);
-	}
+	if (is_event)
+		lead_by_length(out, at + first, out->size - at - first);
+	lead_by_length(out, at, is_event ? first : out->size - at);
 	return SOURCE_PRESENT;
 }
 

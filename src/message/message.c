@@ -34,7 +34,7 @@ bool message_decode(struct reader *r, struct message *ret)
 	m.routing_key = reader_bytes(r, routing_key);
 	m.properties = reader_bytes(r, properties);
 	m.body = reader_bytes(r, body);
-	if (r->bad)
+	if (r->bad || body > m.body_size)
 		return false;
 	*ret = m;
 	return true;

@@ -16,8 +16,9 @@ struct message {
 	bool redelivered;
 };
 
-/* Appends the message; what message_decode reads.  The body is the last run of bytes, so that it can
- * be appended piece by piece: message_encode_head, then body_size bytes. */
+/* Appends the message; what message_decode reads.  The body is the last run of bytes, so that it
+ * can be appended piece by piece: message_encode_head (body.data may be NULL), then body.size
+ * bytes. */
 void message_encode(struct buf *out, const struct message *m);
 void message_encode_head(struct buf *out, const struct message *m);
 

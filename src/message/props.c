@@ -40,8 +40,9 @@ bool props_decode(struct bytes raw, struct props *ret)
 	struct reader r = reader_of(raw);
 	struct props p = {0};
 	uint16_t flags = reader_u16(&r);
-	/* Bit 0 would announce a second flag word; class basic has none. */
-	if (r.bad || (flags & 1) != 0) {
+	/* Bit 0 would announce a second flag word, bit 1 a property that class basic does not have.
+	 */
+	if (r.bad || (flags & 3) != 0) {
 		*ret = (struct props){0};
 		return false;
 	}
@@ -64,8 +65,16 @@ bool props_decode(struct bytes raw, struct props *ret)
 			break;
 		}
 	}
-	*ret = r.bad ? (struct props){0} : p;
-	return !r.bad;
+	bool is_whole = !r.bad && reader_left(&r) == 0;
+	*ret = is_whole ? p : (struct props){0};
+	return is_whole;
+}
+
+static void add_shortstr(struct buf *out, struct bytes text)
+{
+	size_t n = text.size < 255 ? text.size : 255;
+	buf_add_byte(out, (uint8_t)n);
+	buf_add(out, text.data, n);
 }
 
 void props_encode(struct buf *out, const struct props *p)
@@ -80,8 +89,7 @@ void props_encode(struct buf *out, const struct props *p)
 			continue;
 		switch (props_table[i].wire) {
 		case WIRE_SHORTSTR:
-			buf_add_byte(out, (uint8_t)p->text[i].size);
-			buf_add(out, p->text[i].data, (uint8_t)p->text[i].size);
+			add_shortstr(out, p->text[i]);
 			break;
 		case WIRE_TABLE:
 			buf_add_u32(out, (uint32_t)p->text[i].size);
@@ -245,16 +253,27 @@ static void add_decimal(struct buf *out, int64_t value, uint8_t scale)
 		buf_addf(out, ".%s", digits + n - scale);
 }
 
-/* The shortest decimal that reads back as the same double. */
+/* The shortest decimal that reads back as the same double; with a point, whatever locale a handler
+ * may have set. */
 static void add_real(struct buf *out, double v)
 {
 	char text[40];
+	if (isnan(v)) {
+		buf_add_str(out, "nan");
+		return;
+	}
 	for (int digits = 1; digits <= 17; digits++) {
 		(void)snprintf(text, sizeof text, "%.*g", digits, v);
-		if (isnan(v) || strtod(text, NULL) == v)
+		if (strtod(text, NULL) == v)
 			break;
 	}
-	buf_add_str(out, text);
+	size_t whole = strspn(text, "+-0123456789einf"), rest = whole;
+	while (text[rest] != '\0' && strchr("0123456789", text[rest]) == NULL)
+		rest++;
+	buf_add(out, text, whole);
+	if (rest != whole)
+		buf_add_byte(out, '.');
+	buf_add_str(out, text + rest);
 }
 
 bool field_text(const struct field *f, struct buf *out)
@@ -291,16 +310,9 @@ bool field_text(const struct field *f, struct buf *out)
 	return false;
 }
 
-static void add_name(struct buf *table, const char *name)
-{
-	size_t n = strlen(name);
-	buf_add_byte(table, (uint8_t)(n < 255 ? n : 255));
-	buf_add(table, name, n < 255 ? n : 255);
-}
-
 void field_add_string(struct buf *table, const char *name, struct bytes value)
 {
-	add_name(table, name);
+	add_shortstr(table, bytes_str(name));
 	buf_add_byte(table, 'S');
 	buf_add_u32(table, (uint32_t)value.size);
 	buf_add(table, value.data, value.size);
@@ -308,7 +320,7 @@ void field_add_string(struct buf *table, const char *name, struct bytes value)
 
 void field_add_integer(struct buf *table, const char *name, int64_t value)
 {
-	add_name(table, name);
+	add_shortstr(table, bytes_str(name));
 	buf_add_byte(table, 'l');
 	buf_add_u64(table, (uint64_t)value);
 }

@@ -32,7 +32,7 @@ struct props {
 	uint16_t present;            /* bit (1 << p) */
 };
 
-/* False, and *ret empty, if the bytes are no property list. */
+/* False, and *ret empty, if the bytes are no property list, or more than that. */
 bool props_decode(struct bytes raw, struct props *ret);
 
 /* Property by the name AMQP gives it ("type", "app_id", "message_id", …; not "headers");
@@ -41,7 +41,8 @@ enum prop prop_by_name(struct bytes name);
 const char *prop_name(enum prop p);
 bool prop_is_number(enum prop p); /* its value stands in number[], not in text[] */
 
-/* What a property list says, written back to wire form: the inverse of props_decode. */
+/* What a property list says, written back to wire form: the inverse of props_decode.  Texts are cut
+ * at 255 bytes, which is what a short string of AMQP holds. */
 void props_encode(struct buf *out, const struct props *p);
 
 enum field_kind {
@@ -61,9 +62,9 @@ enum field_kind {
 /* One value of a table or array. */
 struct field {
 	enum field_kind kind;
-	struct bytes name;    /* within a table */
-	struct bytes content; /* string, bytes, array, table: the content without its length */
-	int64_t integer;      /* FIELD_INTEGER; FIELD_BOOL 0 or 1 */
+	struct bytes name;         /* within a table */
+	struct bytes content;      /* string, bytes, array, table: the content without its length */
+	int64_t integer;           /* FIELD_INTEGER; FIELD_BOOL 0 or 1 */
 	uint64_t unsigned_integer; /* FIELD_TIMESTAMP, FIELD_INTEGER where is_unsigned */
 	bool is_unsigned;          /* integer of kind unsigned 64 bit beyond INT64_MAX */
 	double real;               /* FIELD_FLOAT */

@@ -99,7 +99,7 @@ static enum rc parse_property(const char *name, struct source *ret, struct err *
 	if (ret->property == PROP_COUNT)
 		return unknown_property(name, err);
 	if (ret->property == PROP_MESSAGE_ID)
-		ret->kind = SOURCE_MESSAGE_ID;
+		*ret = (struct source){.kind = SOURCE_MESSAGE_ID, .property = PROP_COUNT};
 	return RC_OK;
 }
 
