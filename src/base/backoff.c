@@ -7,7 +7,8 @@
 
 uint64_t jitter(uint64_t value, uint32_t percent, uint32_t random)
 {
-	uint64_t span = value * percent / 100;
+	uint64_t share = percent < 100 ? percent : 100;
+	uint64_t span = value / 100 * share + value % 100 * share / 100;
 	if (span == 0)
 		return value;
 	return value - span + random % (2 * span + 1);
@@ -16,11 +17,13 @@ uint64_t jitter(uint64_t value, uint32_t percent, uint32_t random)
 uint32_t backoff_next_ms(struct backoff *b, uint32_t random)
 {
 	uint64_t delay = b->first_ms;
-	for (uint32_t i = 0; i < b->step && delay < b->cap_ms; i++)
+	/* 32 doublings reach every cap; more would only be counted for the log. */
+	for (uint32_t i = 0; i < b->step && i < 32 && delay < b->cap_ms; i++)
 		delay *= 2;
 	if (delay > b->cap_ms)
 		delay = b->cap_ms;
-	b->step++;
+	if (b->step != UINT32_MAX)
+		b->step++;
 	return (uint32_t)jitter(delay, b->jitter_percent, random);
 }
 

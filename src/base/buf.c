@@ -8,7 +8,7 @@
 
 static void out_of_memory(size_t n)
 {
-	(void)fprintf(stderr, "level=critical event=out_of_memory size_bytes=%zu\n", n);
+	(void)fprintf(stderr, "level=error event=out_of_memory size_bytes=%zu\n", n);
 	abort();
 }
 
@@ -73,8 +73,10 @@ void buf_clear(struct buf *b)
 
 uint8_t *buf_reserve(struct buf *b, size_t n)
 {
-	if (b->cap - b->size < n) {
+	if (b->data == NULL || b->cap - b->size < n) {
 		size_t cap = b->cap != 0 ? b->cap : 256;
+		if (n > SIZE_MAX / 2 - b->size)
+			out_of_memory(n);
 		while (cap - b->size < n)
 			cap = cap + cap / 2;
 		b->data = xrealloc(b->data, cap);
@@ -138,6 +140,8 @@ void buf_addf(struct buf *b, const char *fmt, ...)
 
 void buf_consume(struct buf *b, size_t n)
 {
+	if (n == 0)
+		return;
 	memmove(b->data, b->data + n, b->size - n);
 	b->size -= n;
 }
@@ -168,7 +172,7 @@ uint8_t reader_u8(struct reader *r)
 uint16_t reader_u16(struct reader *r)
 {
 	const uint8_t *p = take(r, 2);
-	return p != NULL ? (uint16_t)(p[0] << 8 | p[1]) : 0;
+	return p != NULL ? (uint16_t)((uint32_t)p[0] << 8 | p[1]) : 0;
 }
 
 uint32_t reader_u32(struct reader *r)

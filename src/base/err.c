@@ -2,37 +2,40 @@
 /* Error values of fixed size: set once where they happen, given context on the way up. */
 #include "base/err.h"
 
+#include "base/utf8.h"
+
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
+
+enum { TEXT_SIZE = sizeof((struct err *)NULL)->text };
 
 enum rc err_set(struct err *err, enum rc rc, const char *fmt, ...)
 {
+	char text[TEXT_SIZE + 4]; /* the old text may be among the arguments */
 	if (err == NULL)
 		return rc;
 	va_list ap;
 	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
 	err->rc = rc;
 	err->sqlstate[0] = '\0';
-	(void)vsnprintf(err->text, sizeof err->text, fmt, ap);
-	va_end(ap);
+	utf8_clean(bytes_str(text), err->text, sizeof err->text);
 	return rc;
 }
 
 enum rc err_ctx(struct err *err, const char *fmt, ...)
 {
+	char text[2 * TEXT_SIZE];
 	if (err == NULL)
 		return RC_FATAL;
-	char old[sizeof err->text];
-	memcpy(old, err->text, sizeof old);
 	va_list ap;
 	va_start(ap, fmt);
-	int n = vsnprintf(err->text, sizeof err->text, fmt, ap);
+	(void)vsnprintf(text, TEXT_SIZE, fmt, ap);
 	va_end(ap);
-	if (n < 0)
-		n = 0;
-	size_t at = (size_t)n < sizeof err->text ? (size_t)n : sizeof err->text - 1;
-	(void)snprintf(err->text + at, sizeof err->text - at, ": %s", old);
+	size_t at = strlen(text);
+	(void)snprintf(text + at, sizeof text - at, ": %s", err->text);
+	utf8_clean(bytes_str(text), err->text, sizeof err->text);
 	return err->rc;
 }
 

@@ -19,7 +19,7 @@ enum rc {
 struct err {
 	enum rc rc;
 	char sqlstate[6]; /* "" unless PostgreSQL named one */
-	char text[1024];  /* UTF-8, no NUL inside, cut to fit */
+	char text[1024];  /* UTF-8 whatever it quotes; cut to fit, between characters */
 };
 
 /* Sets *err (if not NULL) and returns rc, so that `return err_set(...)` reads well. */

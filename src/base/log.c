@@ -2,7 +2,7 @@
 /* The log sink: the only file-scope state besides signals and fault points. */
 #include "base/log.h"
 
-#include "base/buf.h"
+#include "base/utf8.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,6 +10,8 @@
 #include <systemd/sd-journal.h>
 #include <time.h>
 #include <unistd.h>
+
+#define JOURNAL_SOCKET "/run/systemd/journal/socket"
 
 static struct {
 	enum log_level level;
@@ -41,41 +43,33 @@ const char *log_level_name(enum log_level level)
 	return names[level];
 }
 
-/* Length of the well-formed UTF-8 sequence at p, 0 if there is none. */
-static size_t utf8_length(const uint8_t *p, size_t left)
+static void add_code_point(struct buf *line, uint32_t c)
 {
-	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t n = p[0] < 0x80 ? 1 : p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-	if (n == 1)
-		return 1;
-	if (p[0] < 0xc2 || p[0] > 0xf4 || left < n)
-		return 0;
-	uint32_t c = p[0] & (0xffu >> (n + 1));
-	for (size_t i = 1; i < n; i++) {
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-		c = c << 6 | (p[i] & 0x3fu);
-	}
-	return c >= least[n] && c <= 0x10ffff && (c < 0xd800 || c > 0xdfff) ? n : 0;
+	if (c < 0x10000)
+		buf_addf(line, "\\u%04x", c);
+	else
+		buf_addf(line, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10),
+			0xdc00 + (c & 0x3ff));
 }
 
-/* Quotes for logfmt and JSON alike; what is not UTF-8 or printable becomes an escape. */
+/* Quotes for logfmt and JSON alike; what is not UTF-8, or would move the cursor or hide what stands
+ * beside it on somebody's terminal, becomes an escape. */
 static void add_quoted(struct buf *line, struct bytes value, bool json)
 {
 	buf_add_byte(line, '"');
 	for (size_t i = 0; i < value.size;) {
-		uint8_t c = value.data[i];
-		size_t n = utf8_length(value.data + i, value.size - i);
+		uint32_t c = value.data[i];
+		size_t n = utf8_decode(value.data + i, value.size - i, &c);
 		if (c == '"' || c == '\\') {
 			buf_add_byte(line, '\\');
-			buf_add_byte(line, c);
+			buf_add_byte(line, (uint8_t)c);
 		} else if (c == '\n') {
 			buf_add_str(line, "\\n");
 		} else if (n == 0) {
 			buf_addf(line, json ? "\\\\x%02x" : "\\x%02x", c);
 			n = 1;
-		} else if (c < 0x20 || c == 0x7f) {
-			buf_addf(line, "\\u%04x", c);
+		} else if (!utf8_is_visible(c)) {
+			add_code_point(line, c);
 		} else {
 			buf_add(line, value.data + i, n);
 		}
@@ -107,8 +101,8 @@ static void add_value(struct buf *line, const struct log_field *f, bool json)
 
 static bool is_absent(const struct log_field *f)
 {
-	return f->name == NULL || ((f->kind == LOG_FIELD_STR || f->kind == LOG_FIELD_BYTES) &&
-					  f->value.data == NULL);
+	return f->name == NULL ||
+		((f->kind == LOG_FIELD_STR || f->kind == LOG_FIELD_BYTES) && f->value.data == NULL);
 }
 
 static void add_field(struct buf *line, const struct log_field *f)
@@ -185,7 +179,8 @@ static void to_journal(
 	}
 	for (size_t i = 0; i < used; i++)
 		iov[i] = (struct iovec){.iov_base = text[i].data, .iov_len = text[i].size};
-	if (sd_journal_sendv(iov, (int)used) < 0)
+	/* Without a journal the library does nothing and calls it a success. */
+	if (access(JOURNAL_SOCKET, F_OK) != 0 || sd_journal_sendv(iov, (int)used) < 0)
 		to_stderr(level, event, fields, n);
 	for (size_t i = 0; i < used; i++)
 		buf_done(&text[i]);

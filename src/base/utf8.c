@@ -57,6 +57,23 @@ size_t utf8_cut(struct bytes text, size_t max)
 	return max;
 }
 
+void utf8_clean(struct bytes text, char *out, size_t size)
+{
+	size_t used = 0;
+	for (size_t i = 0; i < text.size;) {
+		const uint8_t *p = text.data + i;
+		size_t n = *p != 0 ? utf8_decode(p, text.size - i, NULL) : 0;
+		const char *from = n != 0 ? (const char *)p : UTF8_REPLACEMENT;
+		size_t wanted = n != 0 ? n : sizeof UTF8_REPLACEMENT - 1;
+		if (used + wanted >= size)
+			break;
+		memcpy(out + used, from, wanted);
+		used += wanted;
+		i += n != 0 ? n : 1;
+	}
+	out[used] = '\0';
+}
+
 /* Unicode's Cc, Zl, Zp, Cf and Co, and the spaces and fillers that look like nothing. */
 bool utf8_is_visible(uint32_t c)
 {

@@ -18,6 +18,10 @@ void utf8_add(struct buf *out, uint32_t code_point);
  * length if text fits.  Bytes that are not UTF-8 are cut anywhere. */
 size_t utf8_cut(struct bytes text, size_t max);
 
+/* Copies text as well-formed UTF-8 without NUL into out (size bytes with the ending NUL), cut at the end of
+ * a character; what is not UTF-8 becomes U+FFFD. */
+void utf8_clean(struct bytes text, char *out, size_t size);
+
 /* Whether a person sees the character as itself: no control, no format character that hides,
  * reorders or breaks what stands around it. */
 bool utf8_is_visible(uint32_t code_point);

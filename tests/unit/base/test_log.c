@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/log.h"
+
+#include "base/fd.h"
+#include "base/json.h"
+#include "unit.h"
+
+#include <sys/mman.h>
+
+static int saved_stderr = -1, capture = -1;
+static struct buf captured;
+
+/* Standard error goes to a memfd until caught. */
+static void catch (enum log_level level, enum log_format format)
+{
+	capture = memfd_create("log", MFD_CLOEXEC);
+	saved_stderr = dup(STDERR_FILENO);
+	ck_assert_int_ge(dup2(capture, STDERR_FILENO), 0);
+	log_init(level, format);
+}
+
+static const char *caught(void)
+{
+	struct err err;
+	ck_assert_int_ge(dup2(saved_stderr, STDERR_FILENO), 0);
+	(void)close(saved_stderr);
+	ck_assert_int_eq(lseek(capture, 0, SEEK_SET), 0);
+	buf_clear(&captured);
+	ck_assert_int_eq(fd_read_all(capture, 1 << 20, &captured, &err), RC_OK);
+	(void)close(capture);
+	log_init(L_INFO, LOG_LOGFMT);
+	log_set_role(NULL, NULL);
+	return buf_str(&captured);
+}
+
+/* Behind the time, which is another one each time. */
+static const char *behind_time(const char *line)
+{
+	ck_assert_msg(strncmp(line, "time=", 5) == 0, "%s", line);
+	ck_assert_uint_eq(strcspn(line, " "), strlen("time=2026-01-01T00:00:00.000Z"));
+	return strchr(line, ' ') + 1;
+}
+
+static struct bytes json_member(const char *line, const char *pointer, enum json_kind *ret_kind)
+{
+	struct bytes raw;
+	const char *why = "";
+	size_t at = 0;
+	ck_assert_msg(json_find(bytes_str(line), pointer, ret_kind, &raw, &why, &at),
+		"%s at %zu: %s", why, at, line);
+	return raw;
+}
+
+START_TEST(writes_one_line_per_event)
+{
+	catch (L_INFO, LOG_LOGFMT);
+	log_set_role("consumer", "orders");
+	log_event(L_INFO, "consuming", LS("queue", "q 1"), LU("prefetch", 200), LI("delta", -3));
+	ck_assert_str_eq(behind_time(caught()),
+		"level=info event=consuming role=consumer consumer=orders queue=\"q 1\" "
+		"prefetch=200 delta=-3\n");
+}
+END_TEST
+
+START_TEST(keeps_quiet_below_its_level)
+{
+	catch (L_WARNING, LOG_LOGFMT);
+	log_event(L_INFO, "nothing", LI("n", 1));
+	log_event(L_DEBUG, "nothing", LI("n", 1));
+	ck_assert(log_enabled(L_WARNING));
+	ck_assert(!log_enabled(L_INFO));
+	log_event(L_ERROR, "something", LI("n", 1));
+	ck_assert_str_eq(behind_time(caught()), "level=error event=something n=1\n");
+}
+END_TEST
+
+START_TEST(leaves_out_absent_fields_and_keeps_empty_ones)
+{
+	catch (L_INFO, LOG_LOGFMT);
+	log_event(L_INFO, "e", LS("absent", NULL), LB("gone", bytes_of(NULL, 0)), LS("empty", ""));
+	ck_assert_str_eq(behind_time(caught()), "level=info event=e empty=\"\"\n");
+}
+END_TEST
+
+START_TEST(a_value_cannot_forge_a_line_or_a_field)
+{
+	catch (L_INFO, LOG_LOGFMT);
+	log_event(L_INFO, "e", LS("key", "a\nlevel=error b=\"c\" \\"), LS("next", "x=y"));
+	ck_assert_str_eq(behind_time(caught()),
+		"level=info event=e key=\"a\\nlevel=error b=\\\"c\\\" \\\\\" next=\"x=y\"\n");
+}
+END_TEST
+
+START_TEST(escapes_what_is_not_utf8_or_would_steer_a_terminal)
+{
+	catch (L_INFO, LOG_LOGFMT);
+	log_event(L_INFO, "e",
+		LB("v", bytes_str("\x1b[31m\xff \xc2\x9b \xe2\x80\xae \xf3\xa0\x81\x81 \xc3\xa9")));
+	ck_assert_str_eq(behind_time(caught()),
+		"level=info event=e v=\"\\u001b[31m\\xff \\u009b \\u202e \\udb40\\udc41 "
+		"\xc3\xa9\"\n");
+}
+END_TEST
+
+START_TEST(json_lines_are_json_whatever_they_quote)
+{
+	uint8_t every[256];
+	enum json_kind kind;
+	for (int i = 0; i < 256; i++)
+		every[i] = (uint8_t)i;
+	catch (L_INFO, LOG_JSON);
+	log_set_role("worker", NULL);
+	log_event(L_WARNING, "e", LB("all", bytes_of(every, sizeof every)),
+		LB("far", bytes_str("\xf3\xa0\x81\x81")), LU("big", UINT64_MAX), LS("t", "\"\\"));
+	const char *line = caught();
+	struct bytes big = json_member(line, "/big", &kind);
+	ck_assert(bytes_equal(big, bytes_str("18446744073709551615")));
+	ck_assert(bytes_equal(json_member(line, "/level", &kind), bytes_str("\"warning\"")));
+	ck_assert(bytes_equal(json_member(line, "/role", &kind), bytes_str("\"worker\"")));
+	(void)json_member(line, "/consumer", &kind);
+	ck_assert_int_eq(kind, JSON_ABSENT);
+	struct buf text = {0};
+	json_unescape(json_member(line, "/t", &kind), &text);
+	ck_assert_str_eq(buf_str(&text), "\"\\");
+	buf_clear(&text);
+	json_unescape(json_member(line, "/far", &kind), &text);
+	ck_assert_str_eq(buf_str(&text), "\xf3\xa0\x81\x81");
+	buf_done(&text);
+}
+END_TEST
+
+START_TEST(an_unreachable_journal_is_no_reason_to_lose_the_line)
+{
+	catch (L_INFO, LOG_JOURNAL);
+	bool has_journal = access("/run/systemd/journal/socket", F_OK) == 0;
+	log_event(L_INFO, "e", LS("a", "b"));
+	const char *text = caught();
+	if (!has_journal)
+		ck_assert_str_eq(behind_time(text), "level=info event=e a=b\n");
+	else
+		ck_assert_str_eq(text, "");
+}
+END_TEST
+
+START_TEST(a_closed_log_harms_nothing)
+{
+	catch (L_INFO, LOG_LOGFMT);
+	(void)close(STDERR_FILENO);
+	log_event(L_INFO, "e", LS("a", "b"));
+	ck_assert_str_eq(caught(), "");
+	ck_assert_str_eq(log_level_name(L_DEBUG), "debug");
+}
+END_TEST
+
+UNIT_SUITE("base/log", writes_one_line_per_event, keeps_quiet_below_its_level,
+	leaves_out_absent_fields_and_keeps_empty_ones, a_value_cannot_forge_a_line_or_a_field,
+	escapes_what_is_not_utf8_or_would_steer_a_terminal, json_lines_are_json_whatever_they_quote,
+	an_unreachable_journal_is_no_reason_to_lose_the_line, a_closed_log_harms_nothing)
