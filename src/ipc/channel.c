@@ -52,15 +52,26 @@ size_t channel_pending(const struct channel *c)
 	return c->out.size - c->out_used;
 }
 
+/* A queue that is never quite empty must not keep what it has sent. */
+static void forget_sent(struct channel *c)
+{
+	if (c->out_used < 65536 || c->out_used < channel_pending(c))
+		return;
+	buf_consume(&c->out, c->out_used);
+	c->out_used = 0;
+}
+
 enum rc channel_flush(struct channel *c)
 {
 	while (channel_pending(c) != 0) {
-		ssize_t n = send(
-			c->fd, c->out.data + c->out_used, channel_pending(c), MSG_NOSIGNAL);
+		ssize_t n =
+			send(c->fd, c->out.data + c->out_used, channel_pending(c), MSG_NOSIGNAL);
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+			forget_sent(c);
 			return RC_OK;
+		}
 		if (n < 0)
 			return RC_UNAVAILABLE;
 		c->out_used += (size_t)n;
@@ -114,6 +125,8 @@ enum rc channel_fill(struct channel *c)
 int channel_next(struct channel *c, struct frame *ret)
 {
 	size_t size = 0;
+	if (c->in.size == c->in_used)
+		return 0;
 	struct bytes in = bytes_of(c->in.data + c->in_used, c->in.size - c->in_used);
 	switch (frame_decode(in, ret, &size)) {
 	case FRAME_OK:

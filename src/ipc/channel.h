@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* One end of a socketpair that carries frames.  Non-blocking for the loop of a consumer, blocking for a
- * worker; the same code, by the descriptor's own mode. */
+/* One end of a socketpair that carries frames.  Non-blocking for the loop of a consumer, blocking
+ * for a worker; the same code, by the descriptor's own mode. */
 #ifndef INBOXD_IPC_CHANNEL_H
 #define INBOXD_IPC_CHANNEL_H
 
@@ -22,7 +22,7 @@ void channel_done(struct channel *c);
 enum rc channel_pair(int ret_fds[2], struct err *err) MUST_CHECK;
 
 /* Adding a frame: size_t at = channel_begin(c, type); buf_add…(&c->out, …); channel_end(c, at).
- * Nothing is sent before channel_flush. */
+ * Nothing is sent before channel_flush, which must not come between the two. */
 size_t channel_begin(struct channel *c, uint8_t type);
 void channel_end(struct channel *c, size_t at);
 
