@@ -28,7 +28,7 @@ static int on_readable(sd_event_source *source, int fd, uint32_t revents, void *
 	(void)source;
 	(void)fd;
 	(void)revents;
-	consumer_wake(arg);
+	consumer_step(arg);
 	return 0;
 }
 
@@ -98,6 +98,11 @@ static void connect(struct consumer *c)
 		&c->place, &err);
 	c->is_placed = true;
 	crew_greet(c);
+	if (rc == RC_RETRY) {
+		c->which_uri--; /* the supervisor has something to say; the same one again after it */
+		consumer_wake(c);
+		return;
+	}
 	if (rc != RC_OK) {
 		connect_later(c, "broker_unavailable", err.text);
 		return;

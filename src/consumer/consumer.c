@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The loop of a consumer: events only wake it; then every step looks at the state and does what it asks
- * for.  Nothing is remembered in callbacks. */
+/* The loop of a consumer: whatever happens, all steps are run, and each looks at the state and does what
+ * it asks for.  Nothing is remembered in callbacks. */
 #include "consumer/state.h"
 
 #include "base/clock.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-enum { STEP_AT_LEAST_MS = 1000 };
+enum { STEP_AT_LEAST_MS = 1000, TIMER_ACCURACY_US = 1000 };
 
 const char *consumer_state_name(enum consumer_state s)
 {
@@ -55,7 +55,7 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-static void step(struct consumer *c)
+void consumer_step(struct consumer *c)
 {
 	uint64_t now = clock_ms();
 	uint64_t next = now + STEP_AT_LEAST_MS;
@@ -78,7 +78,7 @@ static void step(struct consumer *c)
 static int on_later(sd_event_source *source, void *arg)
 {
 	(void)source;
-	step(arg);
+	consumer_step(arg);
 	return 0;
 }
 
@@ -86,7 +86,7 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *arg)
 {
 	(void)source;
 	(void)usec;
-	step(arg);
+	consumer_step(arg);
 	return 0;
 }
 
@@ -141,7 +141,7 @@ static int on_control(sd_event_source *source, int fd, uint32_t revents, void *a
 		(void)sd_event_exit(c->event, EX_UNAVAILABLE);
 		return 0;
 	}
-	consumer_wake(c);
+	consumer_step(c);
 	return 0;
 }
 
@@ -153,7 +153,7 @@ static int on_sigterm(sd_event_source *source, const struct signalfd_siginfo *si
 	(void)source;
 	(void)si;
 	on_drain(c, &drain);
-	consumer_wake(c);
+	consumer_step(c);
 	return 0;
 }
 
@@ -164,7 +164,10 @@ static bool set_up(struct consumer *c)
 	       sd_event_add_signal(c->event, NULL, SIGTERM, on_sigterm, c) >= 0 &&
 	       sd_event_add_signal(c->event, NULL, SIGINT, on_sigterm, c) >= 0 &&
 	       sd_event_add_defer(c->event, &c->later, on_later, c) >= 0 &&
-	       sd_event_add_time(c->event, &c->timer, CLOCK_MONOTONIC, 0, 0, on_timer, c) >= 0;
+	       /* What woke itself comes after all that has happened, or would starve it. */
+	       sd_event_source_set_priority(c->later, SD_EVENT_PRIORITY_IDLE) >= 0 &&
+	       sd_event_add_time(c->event, &c->timer, CLOCK_MONOTONIC, 0, TIMER_ACCURACY_US,
+		       on_timer, c) >= 0;
 }
 
 int consumer_main(const struct config_consumer *config, int control_fd, struct stats_slot *slot)

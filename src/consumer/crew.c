@@ -258,7 +258,7 @@ static int on_io(sd_event_source *source, int fd, uint32_t revents, void *arg)
 		crew->is_ready = false;
 		(void)sd_event_source_set_enabled(crew->io, SD_EVENT_OFF);
 	}
-	consumer_wake(crew->owner);
+	consumer_step(crew->owner);
 	return 0;
 }
 
@@ -474,9 +474,19 @@ static bool give_delivery(struct crew *crew)
 	return true;
 }
 
+/* When somebody is free, everything that is due has been given: what remains is in the future. */
+static uint64_t next_due(const struct consumer *c, uint64_t now_ms)
+{
+	uint64_t next = c->retry_at_ms;
+	for (const struct crash *crash = c->crashes; crash != NULL; crash = crash->next)
+		next = crash->not_before_ms < next ? crash->not_before_ms : next;
+	return next > now_ms ? next : UINT64_MAX;
+}
+
 uint64_t crew_dispatch(struct consumer *c, uint64_t now_ms)
 {
 	uint64_t next = window_wake(&c->window, now_ms);
+	bool someone_is_free = false;
 	for (uint32_t i = 0; i < c->config->workers; i++) {
 		struct crew *crew = &c->crew[i];
 		if (!crew->is_ready || crew->task != TASK_NONE)
@@ -487,8 +497,9 @@ uint64_t crew_dispatch(struct consumer *c, uint64_t now_ms)
 				give_delivery(crew);
 		if (given)
 			crew_flush(crew);
+		else
+			someone_is_free = true;
 	}
-	for (const struct crash *crash = c->crashes; crash != NULL; crash = crash->next)
-		next = crash->not_before_ms < next ? crash->not_before_ms : next;
-	return c->retry_at_ms < next && !is_retrying(c) ? c->retry_at_ms : next;
+	uint64_t due = someone_is_free ? next_due(c, now_ms) : UINT64_MAX;
+	return due < next ? due : next;
 }

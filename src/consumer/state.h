@@ -145,7 +145,9 @@ void crew_hand(struct crew *crew, struct entry *e);
 
 /* ---- consumer.c ---------------------------------------------------------------------------------------- */
 
-/* Something changed: run all steps soon, once. */
+/* Something changed: runs all steps. */
+void consumer_step(struct consumer *c);
+/* There is more to do than one step should: again, after what else has happened. */
 void consumer_wake(struct consumer *c);
 
 #endif

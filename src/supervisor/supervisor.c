@@ -20,6 +20,7 @@
 enum {
 	CHECK_TIMEOUT_S = 20, /* below the watchdog's time */
 	STATUS_EVERY_MS = 2000,
+	SAME_SIGNAL_MS = 300,
 };
 
 struct supervisor {
@@ -32,6 +33,7 @@ struct supervisor {
 	struct unit *units;
 	uint32_t stop_timeout_ms;
 	bool is_stopping;
+	uint64_t stopping_since_ms;
 	uint64_t status_at_ms;
 	char status[256];
 };
@@ -201,6 +203,7 @@ static void stop(struct supervisor *s, const char *signal_name)
 {
 	struct unit *u;
 	s->is_stopping = true;
+	s->stopping_since_ms = clock_ms();
 	(void)sd_notify(0, "STOPPING=1");
 	log_event(L_INFO, "stopping", LS("signal", signal_name),
 		LU("timeout_ms", s->stop_timeout_ms));
@@ -227,6 +230,9 @@ static int on_stop(sd_event_source *source, const struct signalfd_siginfo *si, v
 {
 	struct supervisor *s = arg;
 	(void)source;
+	/* Whoever signals a process and its group, as timeout(1) does, signals us twice: that is one. */
+	if (s->is_stopping && clock_ms() - s->stopping_since_ms < SAME_SIGNAL_MS)
+		return 0;
 	if (s->is_stopping)
 		force(s);
 	else
@@ -328,6 +334,7 @@ static bool set_up_events(struct supervisor *s)
 	       sd_event_add_signal(s->event, NULL, SIGINT, on_stop, s) >= 0 &&
 	       sd_event_add_signal(s->event, NULL, SIGHUP, on_reload, s) >= 0 &&
 	       sd_event_add_defer(s->event, &s->later, on_later, s) >= 0 &&
+	       sd_event_source_set_priority(s->later, SD_EVENT_PRIORITY_IDLE) >= 0 &&
 	       sd_event_add_time(s->event, &s->timer, CLOCK_MONOTONIC, 0, 0, on_timer, s) >= 0 &&
 	       sd_event_set_watchdog(s->event, true) >= 0;
 }

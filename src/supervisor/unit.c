@@ -176,8 +176,10 @@ static void write_obituary(const struct member *m, const siginfo_t *si, const ch
 {
 	bool exited = si->si_code == CLD_EXITED;
 	const char *signal_name = exited ? NULL : sigabbrev_np(si->si_status);
-	log_event(is_expected(m, si) ? L_INFO : L_WARNING, "process_died", LS("role", role_of(m)),
-		LS("consumer", m->unit->name), LU("worker", m->is_worker ? m->index + 1 : 0),
+	AUTO(free) char *process =
+		m->is_worker ? xasprintf("worker %s/%u", m->unit->name, m->index + 1)
+			     : xasprintf("consumer %s", m->unit->name);
+	log_event(is_expected(m, si) ? L_INFO : L_WARNING, "process_died", LS("process", process),
 		LI("pid", m->pid), exited ? (struct log_field)LI("exit_code", si->si_status)
 					  : (struct log_field)LS("signal", signal_name),
 		LS("cause", m->timed_out ? "handler over its time limit" : NULL), LS("next", next));
@@ -289,7 +291,7 @@ static enum rc start_member(struct member *m, int channel_fd, struct err *err)
 static void start_failed(struct member *m, const struct err *err)
 {
 	m->start_at_ms = clock_ms() + FORK_AGAIN_MS;
-	log_event(L_ERROR, "start_failed", LS("role", role_of(m)), LS("consumer", m->unit->name),
+	log_event(L_ERROR, "start_failed", LS("process", role_of(m)), LS("consumer", m->unit->name),
 		LS("error", err->text), LS("next", "trying again in 1000 ms"));
 }
 
