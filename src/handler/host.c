@@ -55,6 +55,12 @@ bool host_uses_conn(const struct host *h)
 	return (h->handler->entries.flags & INBOXD_USES_CONN) != 0;
 }
 
+void host_set_step(struct host *h, host_step_fn *step, void *arg)
+{
+	h->step = step;
+	h->step_arg = arg;
+}
+
 void host_set_trace(struct host *h, host_trace_fn *trace, void *arg)
 {
 	h->trace = trace;
@@ -482,7 +488,7 @@ static void prepare_calls(struct host *h, struct host_item *items, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		h->calls[i].host = h;
 		call_reset(&h->calls[i], &items[i], i);
-		set_verdict(&items[i], HOST_RETRY, "", "not started");
+		set_verdict(&items[i], HOST_NOT_RUN, "", "not started");
 		items[i].delay_ms = 0;
 		items[i].has_result = false;
 	}
@@ -516,15 +522,22 @@ static enum rc handle_batch(struct host *h, struct host_item *items, size_t n, s
 	return rc;
 }
 
+static bool may_start(struct host *h, size_t index)
+{
+	return h->step == NULL || h->step(h->step_arg, index) || index == 0;
+}
+
 enum rc host_handle(struct host *h, struct host_item *items, size_t n, size_t *ret_failed, struct err *err)
 {
 	enum rc rc = RC_OK;
 	assert(h->is_open && n > 0);
 	prepare_calls(h, items, n);
 	host_db_begin(h);
-	if (n > 1 && host_has_batch(h))
+	if (n > 1 && host_has_batch(h)) {
+		(void)may_start(h, 0);
 		return handle_batch(h, items, n, ret_failed, err);
-	for (size_t i = 0; i < n && rc == RC_OK; i++)
+	}
+	for (size_t i = 0; i < n && rc == RC_OK && may_start(h, i); i++)
 		rc = handle_one(h, items, n, i, ret_failed, err);
 	return rc;
 }

@@ -17,6 +17,7 @@ enum host_verdict {
 	HOST_RETRY,
 	HOST_REJECT,
 	HOST_BROKEN, /* unknown result or own COMMIT: never run again */
+	HOST_NOT_RUN, /* not started: host_set_step's function wanted no more */
 };
 
 /* One message for the handler, and what became of it. */
@@ -58,6 +59,11 @@ bool host_has_batch(const struct host *h);
  * before each host_handle. */
 bool host_uses_conn(const struct host *h);
 
+/* Called before each entry that handles: index is the item's, 0 for handle_batch.  False, of an item but the
+ * first: this one and those behind it are not started.  NULL: nobody. */
+typedef bool host_step_fn(void *arg, size_t index);
+void host_set_step(struct host *h, host_step_fn *step, void *arg);
+
 /* Called with every statement a handler executes or queues, before it is sent (inboxctl try); args are
  * the parameters, n of them (0 for COPY).  NULL: nobody. */
 typedef void host_trace_fn(void *arg, const char *sql, size_t n, const struct db_value *args);
@@ -73,7 +79,8 @@ void host_set_trace_result(struct host *h, host_trace_result_fn *trace, void *ar
  * before a verdict is believed.
  *
  * RC_OK: each item has a verdict.  After handle_batch some may be HOST_RETRY or HOST_REJECT: the handler
- * wrote nothing for those, and the others may commit without them.  All others are HOST_DONE.
+ * wrote nothing for those, and the others may commit without them.  All others are HOST_DONE, or
+ * HOST_NOT_RUN.
  *
  * RC_RETRY: the transaction must be rolled back; of items up to and including *ret_failed it is certain
  * that they were started, and that one's verdict, reason and sqlstate say what went wrong.

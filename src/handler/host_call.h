@@ -83,6 +83,8 @@ struct host {
 	bool is_dirty;
 	host_trace_fn *trace;
 	void *trace_arg;
+	host_step_fn *step;
+	void *step_arg;
 	host_trace_result_fn *trace_result;
 	void *trace_result_arg;
 };

@@ -30,6 +30,7 @@ struct batch {
 	size_t n_claims;
 	struct host_item *hosts; /* in order of delivery: new ones only */
 	size_t n_hosts;
+	uint64_t until_us; /* no handler is started past it, but the first */
 	size_t results; /* statements of ours that stand behind the handlers' */
 	size_t failed;  /* index in hosts of the one to blame; n_hosts: nobody in particular */
 };
@@ -115,6 +116,16 @@ static enum rc queue_results(struct batch *b, struct err *err)
 	return RC_OK;
 }
 
+/* Starts the supervisor's watch over the handler; past batch.time the rest is left for later. */
+static bool before_entry(void *arg, size_t index)
+{
+	struct batch *b = arg;
+	uint64_t now_us = clock_us();
+	(void)index;
+	stats_set(b->w->slot, STATS_handler_since_ms, now_us / 1000);
+	return now_us < b->until_us;
+}
+
 static enum rc handle(struct batch *b, struct err *err)
 {
 	struct worker *w = b->w;
@@ -122,7 +133,8 @@ static enum rc handle(struct batch *b, struct err *err)
 		return RC_OK;
 	if (host_uses_conn(w->host) && inbox_guard(&w->inbox, err) != RC_OK)
 		return err->rc;
-	stats_set(w->slot, STATS_handler_since_ms, clock_ms());
+	b->until_us = clock_us() + (uint64_t)w->consumer->batch_time_ms * 1000;
+	host_set_step(w->host, before_entry, b);
 	enum rc rc = host_handle(w->host, b->hosts, b->n_hosts, &b->failed, err);
 	stats_set(w->slot, STATS_handler_since_ms, 0);
 	if (rc != RC_OK)
@@ -250,7 +262,7 @@ static void conclude(struct worker *w, struct job *job)
 		if (job->claim->is_handled) {
 			job->verdict = VERDICT_DONE;
 			count_done(w, job);
-		} else if (job->host->verdict != HOST_DONE) {
+		} else if (job->host->verdict != HOST_NOT_RUN) {
 			park_failed(w, job);
 		}
 		break;
