@@ -76,7 +76,7 @@ static enum rc explain(const struct mq_conn *c, int status, struct err *err)
 			amqp_error_string2(status));
 	default:
 		if (c->is_tls && status <= AMQP_STATUS_SSL_ERROR)
-			return mq_tls_failed(&c->tls, amqp_error_string2(status), err);
+			return mq_tls_failed(&c->tls, amqp_error_string2(status), error, err);
 		return err_set(err, RC_UNAVAILABLE, "%s", amqp_error_string2(status));
 	}
 }

@@ -151,17 +151,26 @@ enum rc mq_tls_prepare(struct mq_tls *tls, void *ssl_ctx, const struct config_br
 	return require_name(ctx, host, err);
 }
 
-enum rc mq_tls_failed(const struct mq_tls *tls, const char *fallback, struct err *err)
+/* What OpenSSL has queued as an error, or else what the system said. */
+static enum rc failed_otherwise(const char *fallback, int error, struct err *err)
 {
 	const char *reason = ERR_reason_error_string(ERR_peek_error());
+	if (reason == NULL && error != 0)
+		reason = strerror(error);
+	return err_set(err, RC_UNAVAILABLE, "TLS: %s%s%s", fallback, reason != NULL ? ": " : "",
+		reason != NULL ? reason : "");
+}
+
+enum rc mq_tls_failed(const struct mq_tls *tls, const char *fallback, int error, struct err *err)
+{
 	if (tls->verify_error == X509_V_OK)
-		return err_set(err, RC_UNAVAILABLE, "TLS: %s%s%s", fallback, reason != NULL ? ": " : "",
-			reason != NULL ? reason : "");
+		return failed_otherwise(fallback, error, err);
 	const char *why = X509_verify_cert_error_string(tls->verify_error);
-	if (tls->verify_error == X509_V_ERR_HOSTNAME_MISMATCH ||
-		tls->verify_error == X509_V_ERR_IP_ADDRESS_MISMATCH)
-		return err_set(err, RC_UNAVAILABLE, "TLS: the broker's certificate is refused: %s: %s is for %s",
-			why, tls->subject, tls->names[0] != '\0' ? tls->names : "its subject alone");
+	bool is_other_name = tls->verify_error == X509_V_ERR_HOSTNAME_MISMATCH ||
+		tls->verify_error == X509_V_ERR_IP_ADDRESS_MISMATCH;
+	if (is_other_name && tls->names[0] != '\0')
+		return err_set(err, RC_UNAVAILABLE, "TLS: the broker's certificate is refused: %s: it is for %s",
+			why, tls->names);
 	return err_set(err, RC_UNAVAILABLE, "TLS: the broker's certificate is refused: %s: %s", why,
 		tls->subject);
 }

@@ -20,7 +20,7 @@ struct mq_tls {
 enum rc mq_tls_prepare(struct mq_tls *tls, void *ssl_ctx, const struct config_broker *broker,
 	const char *host, struct err *err) MUST_CHECK;
 
-/* After a failed handshake or read: what was wrong; RC_UNAVAILABLE. */
-enum rc mq_tls_failed(const struct mq_tls *tls, const char *fallback, struct err *err);
+/* After a failed handshake or read, with errno as it was: what was wrong; RC_UNAVAILABLE. */
+enum rc mq_tls_failed(const struct mq_tls *tls, const char *fallback, int error, struct err *err);
 
 #endif
