@@ -63,6 +63,10 @@ static const char *const texts[SQL_COUNT] = {
 		     "$21::bigint) p",
 	[SQL_CHUNK] = "INSERT INTO @.parked_chunk (parked, seq, data) "
 		      "VALUES ($1::bigint, $2::integer, $3::bytea)",
+	[SQL_NAME_STREAM] =
+		"UPDATE @.parked p SET fingerprint = $2::bytea WHERE p.id = $1::bigint AND NOT "
+		"(p.redelivered AND EXISTS (SELECT FROM @.parked o WHERE o.consumer = p.consumer AND "
+		"o.key IS NULL AND o.fingerprint = $2::bytea)) RETURNING 1",
 	[SQL_TAKE_DUE] = "SELECT d.id, d.token, d.attempts, d.crashes, d.key, d.fingerprint, "
 			 "d.exchange, d.routing_key, d.redelivered, d.properties, "
 			 "@.parked_body(d.id) FROM @.take_due($1::integer, $2::integer, $3::integer, "

@@ -4,6 +4,7 @@
 #ifndef INBOXD_INBOX_INBOX_H
 #define INBOXD_INBOX_INBOX_H
 
+#include "base/hash.h"
 #include "db/db.h"
 #include "message/key.h"
 
@@ -102,7 +103,7 @@ struct park {
 	uint32_t attempts, crashes;
 	uint64_t delay_ms;
 	int64_t parked, parked_token; /* of a retry; parked 0: a delivery */
-	bool is_streamed; /* the body follows by inbox_park_piece */
+	bool is_streamed; /* set by inbox_park_begin */
 };
 
 /* Parks in a transaction of its own: one round trip, committed when it returns RC_OK.
@@ -110,13 +111,26 @@ struct park {
 enum rc inbox_park(struct inbox *x, const struct park *park, enum park_outcome *ret, int64_t *ret_id,
 	struct err *err) MUST_CHECK;
 
-/* The same for a body too large to be held: begin, pieces, end (which commits).  If begin's outcome is
- * not PARK_PARKED nothing is open and no piece may follow. */
-enum rc inbox_park_begin(struct inbox *x, const struct park *park, enum park_outcome *ret,
-	int64_t *ret_id, struct err *err) MUST_CHECK;
-enum rc inbox_park_piece(struct inbox *x, int64_t id, uint32_t seq, struct bytes piece,
+/* The same for a body too large to be held, of a message parked without key: begin, pieces, end (which
+ * commits), all in one transaction.  Its state, reason and detail are those of park.  The outcome is
+ * PARK_PARKED, or PARK_PRESENT for a redelivered copy of a message that is there already; it is known
+ * only at the end.  After a failure nothing is open and no piece may follow. */
+struct park_stream {
+	int64_t id;
+	uint32_t seq;
+	struct hash hash; /* freed by park_stream_done */
+};
+enum rc inbox_park_begin(struct inbox *x, const struct park *park, struct park_stream *ret,
 	struct err *err) MUST_CHECK;
-enum rc inbox_park_end(struct inbox *x, struct err *err) MUST_CHECK;
+enum rc inbox_park_piece(struct inbox *x, struct park_stream *stream, struct bytes piece,
+	struct err *err) MUST_CHECK;
+enum rc inbox_park_end(struct inbox *x, struct park_stream *stream, enum park_outcome *ret,
+	struct err *err) MUST_CHECK;
+enum rc inbox_park_abort(struct inbox *x, struct err *err) MUST_CHECK;
+static inline void park_stream_done(struct park_stream *s)
+{
+	hash_done(&s->hash);
+}
 
 /* ---- retries ---------------------------------------------------------------------------------------- */
 

@@ -4,8 +4,8 @@
 #include "inbox/inbox.h"
 #include "inbox/sql.h"
 
+#include "base/backoff.h"
 #include "base/fd.h"
-#include "base/hash.h"
 
 static const char *const outcomes[] = {
 	[PARK_PARKED] = "parked",
@@ -29,14 +29,24 @@ static enum rc outcome_of(struct bytes text, enum park_outcome *ret, struct err 
 }
 
 /* A message without key is told from others by all of it. */
-static void fingerprint_of_all(const struct message *m, uint8_t ret[32])
+static void begin_hash(struct hash *h, const struct message *m)
 {
-	AUTO(buf) struct buf all = {0};
-	buf_add_u32(&all, (uint32_t)m->properties.size);
-	buf_add(&all, m->properties.data, m->properties.size);
-	buf_add_u64(&all, m->body_size);
-	buf_add(&all, m->body.data, m->body.size);
-	hash_sha256(buf_bytes(&all), ret);
+	struct buf head = {0};
+	buf_add_u32(&head, (uint32_t)m->properties.size);
+	buf_add(&head, m->properties.data, m->properties.size);
+	buf_add_u64(&head, m->body_size);
+	hash_begin(h);
+	hash_add(h, buf_bytes(&head));
+	buf_done(&head);
+}
+
+static void fingerprint_of_all(const struct message *m, uint8_t ret[HASH_SIZE])
+{
+	struct hash h = {0};
+	begin_hash(&h, m);
+	hash_add(&h, m->body);
+	hash_end(&h, ret);
+	hash_done(&h);
 }
 
 static struct bytes present(struct bytes b)
@@ -47,9 +57,9 @@ static struct bytes present(struct bytes b)
 static enum rc queue_park(struct inbox *x, const struct park *p, struct err *err)
 {
 	const struct message *m = p->message;
-	uint8_t all[32];
+	uint8_t all[HASH_SIZE];
 	struct bytes fingerprint = present(p->fingerprint);
-	if (p->key.size == 0) {
+	if (p->key.size == 0 && !p->is_streamed) {
 		fingerprint_of_all(m, all);
 		fingerprint = bytes_of(all, sizeof all);
 	}
@@ -112,28 +122,42 @@ enum rc inbox_park(struct inbox *x, const struct park *park, enum park_outcome *
 	return RC_OK;
 }
 
-enum rc inbox_park_begin(struct inbox *x, const struct park *park, enum park_outcome *ret,
-	int64_t *ret_id, struct err *err)
+enum rc inbox_park_begin(
+	struct inbox *x, const struct park *park, struct park_stream *ret, struct err *err)
 {
 	struct err later;
-	if (inbox_queue_begin(x, err) != RC_OK || queue_park(x, park, err) != RC_OK ||
+	struct park whole = *park;
+	enum park_outcome outcome = PARK_BUSY;
+	/* What it is cannot be known before its end: until then it is like no other. */
+	const uint64_t unlike[] = {random_u64(), random_u64()};
+	whole.key = bytes_of(NULL, 0);
+	whole.fingerprint = bytes_of(unlike, sizeof unlike);
+	whole.is_streamed = true;
+	if (inbox_queue_begin(x, err) != RC_OK || queue_park(x, &whole, err) != RC_OK ||
 		db_sync(x->db, err) != RC_OK)
 		return err_ctx(err, "parking");
-	enum rc rc = take_park(x, ret, ret_id, err);
+	enum rc rc = take_park(x, &outcome, &ret->id, err);
 	enum rc end = db_sync_end(x->db, rc == RC_OK ? err : &later);
 	if (rc == RC_OK)
 		rc = end;
-	if (rc != RC_OK || *ret != PARK_PARKED)
+	if (rc == RC_OK && outcome != PARK_PARKED)
+		rc = err_set(err, RC_RETRY, "function park refuses a body that comes in pieces");
+	if (rc != RC_OK) {
 		inbox_abandon(x);
-	return rc == RC_OK ? RC_OK : err_ctx(err, "parking");
+		return err_ctx(err, "parking");
+	}
+	ret->seq = 0;
+	begin_hash(&ret->hash, park->message);
+	return RC_OK;
 }
 
 enum rc inbox_park_piece(
-	struct inbox *x, int64_t id, uint32_t seq, struct bytes piece, struct err *err)
+	struct inbox *x, struct park_stream *stream, struct bytes piece, struct err *err)
 {
 	struct number_text parked, number;
-	const struct db_value args[] = {
-		value_int(&parked, id), value_int(&number, seq), value_bytea(piece)};
+	const struct db_value args[] = {value_int(&parked, stream->id),
+		value_int(&number, stream->seq++), value_bytea(piece)};
+	hash_add(&stream->hash, piece);
 	if (db_exec(x->db, x->sql[SQL_CHUNK], 3, args, false, NULL, err) != RC_OK) {
 		inbox_abandon(x);
 		return err_ctx(err, "parking a piece of a large body");
@@ -141,11 +165,30 @@ enum rc inbox_park_piece(
 	return RC_OK;
 }
 
-enum rc inbox_park_end(struct inbox *x, struct err *err)
+enum rc inbox_park_end(
+	struct inbox *x, struct park_stream *stream, enum park_outcome *ret, struct err *err)
 {
+	uint8_t all[HASH_SIZE];
+	struct number_text parked;
+	AUTO(result) struct db_result *named = NULL;
+	hash_end(&stream->hash, all);
+	const struct db_value args[] = {
+		value_int(&parked, stream->id), value_bytea(bytes_of(all, sizeof all))};
+	if (db_exec(x->db, x->sql[SQL_NAME_STREAM], 2, args, false, &named, err) != RC_OK) {
+		inbox_abandon(x);
+		return err_ctx(err, "parking a large body");
+	}
+	*ret = db_result_rows(named) == 1 ? PARK_PARKED : PARK_PRESENT;
+	if (*ret == PARK_PRESENT)
+		return inbox_rollback(x, err);
 	if (inbox_queue_commit(x, err) != RC_OK || inbox_end_commit(x, err) != RC_OK) {
 		inbox_abandon(x);
 		return err_ctx(err, "parking a large body");
 	}
 	return RC_OK;
+}
+
+enum rc inbox_park_abort(struct inbox *x, struct err *err)
+{
+	return inbox_rollback(x, err);
 }

@@ -164,63 +164,94 @@ void parking_run(struct worker *w, struct bytes payload)
 
 /* ---- a body in pieces -------------------------------------------------------------------------------- */
 
+static struct bytes keep(struct buf *copy, struct bytes b)
+{
+	size_t at = copy->size;
+	buf_add(copy, b.data, b.size);
+	return bytes_of(copy->data + at, b.size);
+}
+
+/* The frame goes, the message stays until its end. */
+static void keep_message(struct worker *w, const struct message *m)
+{
+	struct buf *copy = &w->stream.copy;
+	buf_clear(copy);
+	(void)buf_reserve(copy, m->exchange.size + m->routing_key.size + m->properties.size + 1);
+	w->stream.message = (struct message){
+		.exchange = keep(copy, m->exchange),
+		.routing_key = keep(copy, m->routing_key),
+		.properties = keep(copy, m->properties),
+		.body_size = m->body_size,
+		.redelivered = m->redelivered,
+	};
+}
+
 void parking_begin(struct worker *w, struct bytes payload)
 {
 	struct order order;
-	struct park park;
 	struct err err;
-	char detail[1024];
-	enum park_outcome outcome = PARK_BUSY;
 
 	order_decode(payload, &order);
-	plan(w, &order, detail, sizeof detail, &park);
-	park.key = bytes_of(NULL, 0); /* its fingerprint is not known before its end */
-	park.is_streamed = true;
+	keep_message(w, &order.item.message);
+	plan(w, &order, w->stream.detail, sizeof w->stream.detail, &w->stream.what);
+	w->stream.what.message = &w->stream.message;
+	w->stream.what.key = bytes_of(NULL, 0);
+	w->stream.ref = order.item.ref;
+	w->stream.flags = order.item.flags;
 	w->stream.is_begun = true;
 	w->stream.is_open = false;
-	w->stream.seq = 0;
-	w->stream.ref = order.item.ref;
-	w->stream.verdict = VERDICT_AGAIN;
 	if (w->db == NULL)
 		return;
-	if (inbox_park_begin(&w->inbox, &park, &outcome, &w->stream.id, &err) != RC_OK) {
+	if (inbox_park_begin(&w->inbox, &w->stream.what, &w->stream.park, &err) == RC_OK)
+		w->stream.is_open = true;
+	else
 		worker_lost(w, &err);
-		return;
-	}
-	w->stream.is_open = outcome == PARK_PARKED;
-	w->stream.verdict = conclude(w, &park, outcome, order.item.flags);
 }
 
 void parking_piece(struct worker *w, struct bytes piece)
 {
 	struct err err;
 	if (!w->stream.is_open)
-		return; /* read over: the answer is known already */
-	if (inbox_park_piece(&w->inbox, w->stream.id, w->stream.seq++, piece, &err) != RC_OK) {
+		return; /* read over: it is asked for again */
+	if (inbox_park_piece(&w->inbox, &w->stream.park, piece, &err) != RC_OK) {
 		w->stream.is_open = false;
-		w->stream.verdict = VERDICT_AGAIN;
 		worker_lost(w, &err);
 	}
 }
 
-void parking_end(struct worker *w)
+static enum verdict end_stream(struct worker *w)
 {
 	struct err err;
+	enum park_outcome outcome;
+	if (!w->stream.is_open)
+		return VERDICT_AGAIN;
+	if (inbox_park_end(&w->inbox, &w->stream.park, &outcome, &err) != RC_OK) {
+		worker_lost(w, &err);
+		return VERDICT_AGAIN;
+	}
+	return conclude(w, &w->stream.what, outcome, w->stream.flags);
+}
+
+static void close_stream(struct worker *w)
+{
+	w->stream.is_open = w->stream.is_begun = false;
+	park_stream_done(&w->stream.park);
+	buf_done(&w->stream.copy);
+}
+
+void parking_end(struct worker *w)
+{
 	if (!w->stream.is_begun)
 		return;
-	if (w->stream.is_open && inbox_park_end(&w->inbox, &err) != RC_OK) {
-		w->stream.verdict = VERDICT_AGAIN;
-		worker_lost(w, &err);
-	}
-	w->stream.is_open = w->stream.is_begun = false;
-	const struct answer answer = {.ref = w->stream.ref, .verdict = w->stream.verdict};
+	const struct answer answer = {.ref = w->stream.ref, .verdict = end_stream(w)};
+	close_stream(w);
 	worker_answer(w, &answer, 1);
 }
 
 void parking_abort(struct worker *w)
 {
 	struct err err;
-	if (w->stream.is_open && inbox_rollback(&w->inbox, &err) != RC_OK)
+	if (w->stream.is_open && inbox_park_abort(&w->inbox, &err) != RC_OK)
 		worker_lost(w, &err);
-	w->stream.is_open = w->stream.is_begun = false;
+	close_stream(w);
 }

@@ -26,10 +26,13 @@ struct worker {
 	struct {              /* a large body on its way into the database */
 		bool is_open;  /* transaction and row are there */
 		bool is_begun; /* TO_PARK_BEGIN came, its end not yet */
-		int64_t id;
-		uint32_t seq;
+		struct park_stream park;
+		struct buf copy; /* of what park points to, until its end */
+		struct park what;
+		struct message message;
+		char detail[1024];
+		uint8_t flags;
 		struct delivery_ref ref;
-		enum verdict verdict; /* so far */
 	} stream;
 };
 
