@@ -236,44 +236,63 @@ static enum rc check_deferred(struct attempt *a, struct err *err)
 	return db_queue(a->db, "SET CONSTRAINTS ALL IMMEDIATE", 0, NULL, false, err);
 }
 
+/* A statement of ours at the end failed: the handler's work is what it complains about. */
+static void blame(struct attempt *a, const struct err *err)
+{
+	a->item.verdict = err->rc == RC_REJECT ? HOST_REJECT : HOST_RETRY;
+	(void)snprintf(a->item.reason, sizeof a->item.reason, "at the end: %.900s", err->text);
+	(void)snprintf(a->item.sqlstate, sizeof a->item.sqlstate, "%s", err->sqlstate);
+}
+
+/* What the handler queued, and the deferred constraints behind it. */
 static enum rc settle(struct attempt *a, struct err *err)
 {
+	struct err ignored;
 	size_t failed;
 	enum rc rc = check_deferred(a, err);
 	if (rc == RC_OK)
 		rc = db_sync(a->db, err);
-	if (rc == RC_OK)
-		rc = host_settle(a->host, &a->item, 1, &failed, err);
-	if (rc == RC_OK && !host_uses_conn(a->host)) {
+	if (rc != RC_OK)
+		return rc;
+	rc = host_settle(a->host, &a->item, 1, &failed, err);
+	if (rc == RC_OK && db_queued(a->db) != 0) {
 		rc = db_next(a->db, NULL, err);
-		if (rc != RC_OK && rc != RC_UNAVAILABLE) {
-			a->item.verdict = rc == RC_REJECT ? HOST_REJECT : HOST_RETRY;
-			(void)snprintf(a->item.reason, sizeof a->item.reason, "at the end: %.900s", err->text);
-			(void)snprintf(a->item.sqlstate, sizeof a->item.sqlstate, "%s", err->sqlstate);
-		}
+		if (rc != RC_OK)
+			blame(a, err);
+	}
+	if (db_sync_end(a->db, &ignored) == RC_UNAVAILABLE && rc != RC_UNAVAILABLE) {
+		*err = ignored;
+		rc = RC_UNAVAILABLE;
 	}
 	return rc;
 }
 
-static enum rc handle(struct attempt *a, struct err *err)
+/* Passes over what a handler had queued before it failed. */
+static void drop_queued(struct attempt *a)
 {
 	struct err ignored;
+	if (db_queued(a->db) != 0 && db_sync(a->db, &ignored) == RC_OK)
+		(void)!db_sync_end(a->db, &ignored);
+}
+
+static enum rc handle(struct attempt *a, struct err *err)
+{
 	size_t failed = 0;
-	a->item = (struct host_item){.message = &a->source, .key = buf_bytes(&a->key)};
-	say(a, "claim", a->key.size != 0 ? "new" : "no key");
 	enum rc rc = RC_OK;
+	a->item = (struct host_item){.message = &a->source, .key = present(&a->key)};
+	say(a, "claim", a->key.size != 0 ? "new" : "no key");
 	if (host_uses_conn(a->host))
 		rc = inbox_guard(&a->inbox, err);
-	if (rc == RC_OK)
-		rc = host_handle(a->host, &a->item, 1, &failed, err);
+	if (rc != RC_OK)
+		return rc;
+	rc = host_handle(a->host, &a->item, 1, &failed, err);
 	if (rc == RC_OK)
 		rc = settle(a, err);
+	else
+		drop_queued(a);
 	if (rc == RC_UNAVAILABLE)
 		return rc;
 	say_verdict(a);
-	if (db_queued(a->db) != 0)
-		(void)!db_sync(a->db, &ignored);
-	(void)!db_sync_end(a->db, &ignored);
 	return RC_OK;
 }
 

@@ -100,7 +100,7 @@ static int list(const struct ctl *ctl, struct login *login)
 {
 	AUTO(db) struct db_conn *db = NULL;
 	AUTO(result) struct db_result *res = NULL;
-	AUTO(table) struct table t;
+	AUTO(table) struct table t = {0};
 	AUTO(buf) struct buf out = {0};
 	struct err err;
 	table_init(&t, columns, N_COLUMNS);

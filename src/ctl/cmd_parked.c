@@ -52,7 +52,7 @@ static int list(const struct ctl *ctl, struct parked_args *a)
 {
 	AUTO(db) struct db_conn *db = NULL;
 	AUTO(result) struct db_result *res = NULL;
-	AUTO(table) struct table t;
+	AUTO(table) struct table t = {0};
 	AUTO(buf) struct buf out = {0};
 	struct err err;
 	char limit[24];

@@ -134,7 +134,7 @@ static int map(const struct ctl *ctl, const struct config *config, struct stats 
 
 static int show(const struct ctl *ctl, const struct config *config, const struct stats *s)
 {
-	AUTO(table) struct table t;
+	AUTO(table) struct table t = {0};
 	AUTO(buf) struct buf out = {0};
 	if (find_supervisor(s) == 0)
 		return ctl_fail(ctl, EX_UNAVAILABLE,
