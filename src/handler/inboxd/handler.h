@@ -350,11 +350,16 @@ struct inboxd_handler {
 #define INBOXD_ALOUD
 #endif
 
+/* A test program that holds several handlers gives each another name before it includes them. */
+#ifndef INBOXD_HANDLER_NAME
+#define INBOXD_HANDLER_NAME inboxd_handler
+#endif
+
 /* Defines the exported constant; the arguments are designated initialisers, in the order of the fields. */
 #define INBOXD_HANDLER(...) \
 	INBOXD_QUIETLY \
-	INBOXD_EXTERN INBOXD_EXPORT const struct inboxd_handler inboxd_handler; \
-	const struct inboxd_handler inboxd_handler = {.abi_major = INBOXD_ABI_MAJOR, \
+	INBOXD_EXTERN INBOXD_EXPORT const struct inboxd_handler INBOXD_HANDLER_NAME; \
+	const struct inboxd_handler INBOXD_HANDLER_NAME = {.abi_major = INBOXD_ABI_MAJOR, \
 		.abi_minor = INBOXD_ABI_MINOR, \
 		.size = sizeof(struct inboxd_handler), \
 		__VA_ARGS__}; \
