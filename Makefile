@@ -185,7 +185,8 @@ $(B)/tests/unit: $(call obj,$(UNIT_SRC)) $(CTL_LIB) $(ROLE_LIB) $(LIB)
 	$(call say,LD)
 	$(LINK) $(CHECK_LIBS) $(PKG_LIBS) -ldl -lm
 
-$(B)/tests/integration: $(call obj,$(INTEGRATION_SRC) tests/unit/unit.c) $(LIB) $(B)/sources
+$(B)/tests/integration: $(call obj,$(INTEGRATION_SRC) tests/unit/unit.c tests/unit/mq/certs.c \
+  tests/unit/mq/relay.c) $(LIB) $(B)/sources
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(LINK) $(CHECK_LIBS) $(PKG_LIBS) -ldl -lm

@@ -51,7 +51,7 @@ START_TEST(messages_are_acked_given_back_and_rejected)
 	struct err err = {0};
 	AUTO(buf) struct buf body = {0};
 	for (int i = 0; i < 5; i++)
-		client_publish(p.publisher, p.queue, NO_PROPERTIES, bytes_of("01234" + i, 1));
+		client_publish(p.publisher, p.queue, NO_PROPERTIES, bytes_of(&"01234"[i], 1));
 	consume(p.consumer, p.queue, 100);
 	for (uint64_t tag = 1; tag <= 5; tag++) {
 		struct mq_event e = delivery(p.consumer, &body);
@@ -164,7 +164,6 @@ START_TEST(properties_of_every_kind_arrive_byte_for_byte)
 {
 	struct pair p = pair_open();
 	AUTO(buf) struct buf sent = {0};
-	AUTO(buf) struct buf body = {0};
 	add_every_property(&sent);
 	client_publish(p.publisher, p.queue, buf_bytes(&sent), bytes_str("x"));
 	consume(p.consumer, p.queue, 1);
