@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,28 +21,54 @@ static struct daemon *daemons[MOST_DAEMONS];
 
 /* ---- configuration --------------------------------------------------------------------------- */
 
+/* The world's own server, unless `more` names several. */
+static void write_server(FILE *f, const char *more, const char *many, const char *one_fmt, ...)
+{
+	va_list args;
+	if (strstr(more, many) != NULL)
+		return;
+	va_start(args, one_fmt);
+	(void)vfprintf(f, one_fmt, args);
+	va_end(args);
+}
+
 void config_write(struct world *w, const char *file, const char *more, const char *consumers_fmt, ...)
 {
-	char path[320];
+	char path[320], run[320];
 	(void)snprintf(path, sizeof path, "%s/%s.yaml", w->dir, file);
+	(void)snprintf(run, sizeof run, "%s/%s.run", w->dir, file);
+	ck_assert(mkdir(run, 0755) == 0 || errno == EEXIST);
 	FILE *f = fopen(path, "w");
 	ck_assert_msg(f != NULL, "%s: %s", path, strerror(errno));
-	(void)fprintf(f,
-		"broker: {uri: \"%s\"}\n"
-		"database: {conninfo: \"%s\", schema: %s}\n"
-		"handlers: {directory: [\"%s\", \"%s\"]}\n"
-		"runtime_directory: \"%s/run-%s\"\n"
-		"%s",
-		environment("INBOXD_TEST_AMQP_URI"), environment("INBOXD_TEST_CONNINFO"), w->name,
-		built("handlers"), built("tests/handlers"), w->dir, file, more);
+	(void)fprintf(f, "handlers: {directory: [\"%s\", \"%s\"]}\nruntime_directory: \"%s\"\n%s",
+		built("handlers"), built("tests/handlers"), run, more);
+	write_server(f, more, "brokers:", "broker: {uri: \"%s\"}\n", environment("INBOXD_TEST_AMQP_URI"));
+	write_server(f, more, "databases:", "database: {conninfo: \"%s\", schema: %s}\n",
+		environment("INBOXD_TEST_CONNINFO"), w->name);
 	va_list args;
 	va_start(args, consumers_fmt);
-	if (*consumers_fmt != '\0') {
-		(void)fprintf(f, "consumers:\n");
-		(void)vfprintf(f, consumers_fmt, args);
-	}
+	(void)fprintf(f, "consumers:\n");
+	(void)vfprintf(f, consumers_fmt, args);
 	va_end(args);
 	ck_assert_int_eq(fclose(f), 0);
+}
+
+void config_main(struct world *w, const char *more_fmt, ...)
+{
+	char *more = NULL;
+	va_list args;
+	va_start(args, more_fmt);
+	if (vasprintf(&more, more_fmt, args) < 0)
+		abort();
+	va_end(args);
+	config_write(w, "inboxd", "",
+		"  main:\n"
+		"    queue: %s\n"
+		"    handler: effect\n"
+		"    options: {table: %s.effect}\n"
+		"%s",
+		w->queue, w->name, more);
+	free(more);
 }
 
 /* ---- processes ------------------------------------------------------------------------------- */
@@ -100,13 +127,6 @@ static bool count_it(pid_t pid, void *n)
 {
 	(void)pid;
 	++*(int *)n;
-	return false;
-}
-
-static bool kill_it(pid_t pid, void *unused)
-{
-	(void)unused;
-	(void)kill(pid, SIGKILL);
 	return false;
 }
 
@@ -232,6 +252,12 @@ void daemon_start(struct world *w, const char *file, struct daemon *ret)
 	ck_abort_msg("too many daemons");
 }
 
+void daemon_start_main(struct world *w, struct daemon *ret)
+{
+	daemon_start(w, "inboxd", ret);
+	WAIT_FOR(queue_state(w->queue).consumers > 0, 20);
+}
+
 static bool has_ended(struct daemon *d)
 {
 	int status;
@@ -267,13 +293,6 @@ void daemons_end_all(void)
 		WAIT_FOR(session_size(d) == 0, 10);
 		daemons[i] = NULL;
 	}
-}
-
-void daemons_kill_all(void)
-{
-	for (size_t i = 0; i < MOST_DAEMONS; i++)
-		if (daemons[i] != NULL && daemons[i]->pid > 0)
-			(void)session_find(daemons[i]->pid, kill_it, NULL);
 }
 
 int log_lines(const struct daemon *d, const char *text)

@@ -5,16 +5,12 @@
 #include "internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-/* The world of this process: Check runs each test in a process of its own. */
-static struct world *current;
 
 int64_t now_ms(void)
 {
@@ -56,42 +52,6 @@ const char *built(const char *name)
 
 /* ---- world ----------------------------------------------------------------------------------- */
 
-static void print_tail(const char *path)
-{
-	FILE *f = fopen(path, "r");
-	if (f == NULL)
-		return;
-	enum { TAIL = 6000 };
-	char text[TAIL + 1];
-	if (fseek(f, -TAIL, SEEK_END) != 0)
-		rewind(f);
-	size_t n = fread(text, 1, TAIL, f);
-	text[n] = '\0';
-	(void)fclose(f);
-	(void)fprintf(stderr, "--- %s ends with\n%s", path, text);
-}
-
-/* Runs at exit; a test that has passed has ended its world before. */
-static void world_failed(void)
-{
-	if (current == NULL)
-		return;
-	daemons_kill_all();
-	char command[640];
-	(void)snprintf(command, sizeof command, "ls -1 '%s'/*.log '%s'/*.out 2>/dev/null", current->dir,
-		current->dir);
-	FILE *p = popen(command, "r"); // NOLINT: the path is ours
-	char path[512];
-	while (p != NULL && fgets(path, sizeof path, p) != NULL) {
-		path[strcspn(path, "\n")] = '\0';
-		print_tail(path);
-	}
-	if (p != NULL)
-		(void)pclose(p);
-	(void)fprintf(stderr, "--- kept: %s\n", current->dir);
-	(void)fflush(stderr);
-}
-
 static PGconn *connect_database(void)
 {
 	PGconn *db = PQconnectdb(environment("INBOXD_TEST_ADMIN_CONNINFO"));
@@ -114,17 +74,15 @@ void world_begin(struct world *w, const char *name)
 	memset(w, 0, sizeof *w);
 	(void)snprintf(w->name, sizeof w->name, "%.40s_%d", name, (int)getpid());
 	(void)snprintf(w->dir, sizeof w->dir, "%s/%s", environment("INBOXD_TEST_DIR"), w->name);
-	(void)snprintf(w->queue, sizeof w->queue, "%s.main", w->name);
+	(void)snprintf(w->queue, sizeof w->queue, "%s-main", w->name);
 	ck_assert_msg(mkdir(w->dir, 0755) == 0, "%s: %s", w->dir, strerror(errno));
-	current = w;
-	(void)atexit(world_failed);
 	w->db = connect_database();
 	make_schema(w);
 	broker_open(w);
 	queue_declare(w, w->queue, NULL);
-	config_write(w, "migrate", "", "%s", "");
+	config_main(w, "%s", "");
 	const char *const arguments[] = {"migrate", NULL};
-	ck_assert_int_eq(inboxctl(w, "migrate", arguments), 0);
+	ck_assert_int_eq(inboxctl(w, "inboxd", arguments), 0);
 }
 
 void world_end(struct world *w)
@@ -134,7 +92,6 @@ void world_end(struct world *w)
 	sql(w, "SET client_min_messages = warning");
 	sql(w, "DROP SCHEMA \"%s\" CASCADE", w->name);
 	PQfinish(w->db);
-	current = NULL;
 	char command[300];
 	(void)snprintf(command, sizeof command, "rm -rf '%s'", w->dir);
 	ck_assert_int_eq(system(command), 0); // NOLINT: the path is ours
@@ -194,6 +151,11 @@ int64_t effects(struct world *w)
 int64_t effect_keys(struct world *w)
 {
 	return sql_int(w, "SELECT count(DISTINCT key) FROM effect");
+}
+
+int64_t markers(struct world *w)
+{
+	return sql_int(w, "SELECT count(*) FROM inbox");
 }
 
 int64_t parked(struct world *w, const char *reason)

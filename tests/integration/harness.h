@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What an integration test needs: a world of its own (directory, schema, queue names), the private servers
  * that tests/integration/run.sh has started, a running inboxd, and waiting for conditions with a deadline.
- * Anything unexpected fails the test; then the directory stays and the ends of its logs are printed. */
+ * Anything unexpected fails the test, which ends its process at once: the daemons die with it, the directory
+ * stays, and run.sh prints the ends of its logs. */
 #ifndef INBOXD_TESTS_INTEGRATION_HARNESS_H
 #define INBOXD_TESTS_INTEGRATION_HARNESS_H
 
@@ -60,8 +61,9 @@ const char *sql_text(struct world *w, const char *fmt, ...) PRINTF(2, 3);
 int64_t sql_int(struct world *w, const char *fmt, ...) PRINTF(2, 3);
 void sql(struct world *w, const char *fmt, ...) PRINTF(2, 3);
 
-int64_t effects(struct world *w);          /* rows of effect */
-int64_t effect_keys(struct world *w);      /* distinct keys in it */
+int64_t effects(struct world *w);     /* rows of effect */
+int64_t effect_keys(struct world *w); /* distinct keys in it */
+int64_t markers(struct world *w);     /* rows of inbox */
 int64_t parked(struct world *w, const char *reason); /* rows of parked; NULL: of any reason */
 
 /* ---- broker ---------------------------------------------------------------------------------- */
@@ -95,15 +97,21 @@ struct queue_state queue_state(const char *queue);
 /* Nothing ready and nothing unacknowledged, three looks in a row. */
 bool is_settled(const char *queue);
 
-/* Runs an Erlang expression inside the broker; its value as text (static). */
+/* Runs an Erlang expression inside the broker; its value as text (static).  Settings of the broker that a test
+ * may change (consumer_timeout, channel_tick_interval) are put back by the next world_begin. */
 const char *broker_eval(const char *fmt, ...) PRINTF(1, 2);
 
 /* ---- inboxd ---------------------------------------------------------------------------------- */
 
-/* Writes DIR/FILE.yaml: brokers, database, handlers' directories and runtime directory of this world,
- * `more` (top-level lines, may be ""), then `consumers:` with the given text indented as it stands. */
+/* Writes DIR/FILE.yaml: broker and database of this world (unless `more` has brokers or databases of its own),
+ * handlers' directories and a runtime directory, `more` (top-level lines, may be ""), then `consumers:` with the
+ * given text, indented as it stands. */
 void config_write(struct world *w, const char *file, const char *more, const char *consumers_fmt, ...)
 	PRINTF(4, 5);
+
+/* DIR/inboxd.yaml with one consumer, "main": the world's queue, the handler effect; `more` are further
+ * lines of the consumer, indented by four. */
+void config_main(struct world *w, const char *more_fmt, ...) PRINTF(2, 3);
 
 struct daemon {
 	pid_t pid; /* leader of a session of its own: whoever is in it belongs to it */
@@ -114,6 +122,8 @@ struct daemon {
 
 /* Starts inboxd -c DIR/FILE.yaml; its log is DIR/FILE.log, appended to. */
 void daemon_start(struct world *w, const char *file, struct daemon *ret);
+/* The same with DIR/inboxd.yaml, and waits until it consumes. */
+void daemon_start_main(struct world *w, struct daemon *ret);
 /* Waits for its end and returns the exit code, or 128 + signal. */
 int daemon_wait(struct daemon *d, double seconds);
 /* SIGTERM, then daemon_wait. */

@@ -8,7 +8,6 @@
 void broker_open(struct world *w);
 void broker_close(struct world *w); /* deletes the queues that were declared */
 
-void daemons_kill_all(void); /* at once, whatever the state; safe at exit */
-void daemons_end_all(void);  /* SIGTERM; fails the test if one does not exit 0 or leaves a process */
+void daemons_end_all(void); /* SIGTERM; fails the test if one does not exit 0 or leaves a process */
 
 #endif

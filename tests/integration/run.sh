@@ -15,7 +15,8 @@ shift
 servers=$build/tests/servers
 export INBOXD_TEST_BUILD=$build INBOXD_TEST_SOURCES=$here
 export INBOXD_TEST_DIR=$build/tests/run
-export INBOXD_TEST_NODE=$here/../build/node
+node=$here/../build/node
+export NODE_PATH=$node/node_modules
 
 tests=
 # shellcheck disable=SC2317 # called by the trap
@@ -41,7 +42,6 @@ fi
 # company's own authority, say.
 authorities=/etc/ssl/certs/ca-certificates.crt
 [ ! -r "$authorities" ] || export NODE_EXTRA_CA_CERTS="${NODE_EXTRA_CA_CERTS:-$authorities}"
-node=$INBOXD_TEST_NODE
 lock=$here/publishers/node/package-lock.json
 if ! cmp -s "$lock" "$node/installed"; then
 	rm -rf "$node" && mkdir -p "$node" && cp "$here"/publishers/node/package*.json "$node"
@@ -59,5 +59,10 @@ tests=$!
 wait "$tests"
 result=$?
 tests=
-[ "$result" -eq 0 ] || echo "kept: $INBOXD_TEST_DIR and $servers/*.log" >&2
+# A test that failed has left its directory.
+for log in "$INBOXD_TEST_DIR"/*/*.log "$INBOXD_TEST_DIR"/*/*.out; do
+	[ -s "$log" ] || continue
+	echo "--- $log ends with"
+	tail -n 25 "$log"
+done >&2
 exit "$result"

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/* A handler that fails, crashes, ends its process or hangs harms its own message only. */
+#include "harness.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* One bad message among good ones, all of which wait when the daemon starts, so that they share batches. */
+static void run_among_good_ones(struct world *w, struct daemon *d, const char *act, const char *more)
+{
+	config_main(w, "%s", more);
+	publish_many(w, w->queue, "before", 20);
+	publish(w, w->queue, &(struct msg){.id = "bad", .body = "poison", .act = act});
+	publish_many(w, w->queue, "behind", 20);
+	daemon_start_main(w, d);
+	WAIT_FOR(is_settled(w->queue) && effects(w) >= 40, 60);
+}
+
+static void check_parked(struct world *w, const char *state, const char *reason)
+{
+	char expected[128];
+	(void)snprintf(expected, sizeof expected, "bad %s %s poison", state, reason);
+	WAIT_FOR(strcmp(sql_text(w, "SELECT v.key || ' ' || v.state || ' ' || v.reason || ' ' || "
+				    "encode(p.body, 'escape') FROM parked_view v JOIN parked p USING (id)"),
+			 expected) == 0,
+		60);
+	ck_assert_int_eq(parked(w, NULL), 1);
+	ck_assert_int_eq(effects(w), 40);
+	ck_assert_int_eq(markers(w), 40);
+	ck_assert_int_eq(sql_int(w, "SELECT count(*) FROM effect WHERE key = 'bad'"), 0);
+}
+
+static void check_bad(const char *name, const char *act, const char *reason, const char *more)
+{
+	struct world w;
+	struct daemon d;
+	world_begin(&w, name);
+	run_among_good_ones(&w, &d, act, more);
+	check_parked(&w, "failed", reason);
+	world_end(&w);
+}
+
+START_TEST(a_rejected_message_is_parked)
+{
+	check_bad("reject", "reject", "rejected", "");
+}
+END_TEST
+
+START_TEST(a_data_error_of_sql_is_parked)
+{
+	check_bad("sql", "sql", "sql_error", "");
+}
+END_TEST
+
+START_TEST(a_message_that_crashes_its_worker_is_parked_after_the_limit)
+{
+	check_bad("crash", "crash", "crashed", "    crash_limit: 2\n    retry: {delays: [200ms]}\n");
+}
+END_TEST
+
+START_TEST(a_message_that_ends_its_worker_is_parked_after_the_limit)
+{
+	check_bad("exit", "exit", "crashed", "    crash_limit: 2\n    retry: {delays: [200ms]}\n");
+}
+END_TEST
+
+START_TEST(a_message_that_hangs_is_ended_by_its_time_limit_and_parked)
+{
+	check_bad("hang", "hang", "timed_out",
+		"    crash_limit: 1\n    handler_timeout: 500ms\n    retry: {delays: [200ms]}\n");
+}
+END_TEST
+
+START_TEST(a_message_that_crashed_once_succeeds_the_next_time)
+{
+	struct world w;
+	struct daemon d;
+	char act[400];
+	world_begin(&w, "once");
+	(void)snprintf(act, sizeof act, "crash-once:%s/crashed", w.dir);
+	run_among_good_ones(&w, &d, act, "    retry: {delays: [200ms]}\n");
+	WAIT_FOR(effects(&w) == 41, 30);
+	WAIT_FOR(parked(&w, NULL) == 0 && is_settled(w.queue), 30);
+	ck_assert_int_eq(markers(&w), 41);
+	world_end(&w);
+}
+END_TEST
+
+START_TEST(a_retry_waits_in_the_database_and_then_succeeds_once)
+{
+	struct world w;
+	struct daemon d;
+	world_begin(&w, "retry");
+	run_among_good_ones(&w, &d, "retry:3", "    retry: {immediate: 1, delays: [300ms, 300ms]}\n");
+	WAIT_FOR(effects(&w) == 41, 30);
+	WAIT_FOR(parked(&w, NULL) == 0 && is_settled(w.queue), 30);
+	ck_assert_int_eq(markers(&w), 41);
+	world_end(&w);
+}
+END_TEST
+
+START_TEST(a_retry_that_never_succeeds_is_parked_as_failed_when_its_attempts_are_used_up)
+{
+	struct world w;
+	struct daemon d;
+	world_begin(&w, "exhausted");
+	run_among_good_ones(&w, &d, "retry:99", "    retry: {immediate: 1, delays: [200ms, 200ms]}\n");
+	check_parked(&w, "failed", "retry");
+	/* The first run, one at once, two after a delay. */
+	ck_assert_int_eq(sql_int(&w, "SELECT attempts FROM parked"), 4);
+	world_end(&w);
+}
+END_TEST
+
+UNIT_SUITE_TIMEOUT(120, "integration/failures", a_rejected_message_is_parked, a_data_error_of_sql_is_parked,
+	a_message_that_crashes_its_worker_is_parked_after_the_limit,
+	a_message_that_ends_its_worker_is_parked_after_the_limit,
+	a_message_that_hangs_is_ended_by_its_time_limit_and_parked,
+	a_message_that_crashed_once_succeeds_the_next_time,
+	a_retry_waits_in_the_database_and_then_succeeds_once,
+	a_retry_that_never_succeeds_is_parked_as_failed_when_its_attempts_are_used_up)
