@@ -85,8 +85,7 @@ $(call once,PKG_LIBS,$(PKG_CONFIG) --libs $(PKGS))
 $(call once,PQ_CFLAGS,$(PKG_CONFIG) --cflags libpq)
 $(call once,CHECK_LIBS,$(PKG_CONFIG) --libs check)
 
-OUR_CPPFLAGS := -D_GNU_SOURCE -Isrc -Isrc/handler -Itests/unit -I$(B)/gen \
-  -DINBOXD_SYSCONFDIR='"$(SYSCONFDIR)"' -DINBOXD_HANDLERDIR='"$(HANDLERDIR)"'
+OUR_CPPFLAGS := -D_GNU_SOURCE -Isrc -Isrc/handler -Itests/unit -I$(B)/gen
 # uthash's default falls through in a way that clang warns about.
 OUR_CPPFLAGS += -DHASH_FUNCTION=HASH_FNV
 OUR_CFLAGS = -std=gnu11 $(WARNINGS) $(MODE) $(HARDENING) $(CF_PROTECTION) -fPIE $(PKG_CFLAGS)
@@ -110,6 +109,11 @@ UNIT_SRC := $(sort $(wildcard tests/unit/*.c tests/unit/*/*.c))
 INTEGRATION_SRC := $(sort $(wildcard tests/integration/*.c))
 SQL := $(sort $(wildcard sql/*.sql))
 
+# The files that name an installed place: these alone are compiled anew when one changes.
+PLACES := -DINBOXD_SYSCONFDIR='"$(SYSCONFDIR)"' -DINBOXD_HANDLERDIR='"$(HANDLERDIR)"'
+PLACES_IN := src/main.c src/config/schema.c src/ctl/args.c src/ctl/main.c tests/unit/config/test_config.c \
+  tests/unit/config/test_print.c
+
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 LIB := $(B)/libinboxd.a
 ROLE_LIB := $(B)/libroles.a
@@ -127,12 +131,18 @@ $$(shell mkdir -p $$(dir $(1)))
 $$(file >$(1),$$(strip $(2)))
 endif
 endef
+ifeq ($(findstring n,$(firstword -$(MAKEFLAGS))),) # but not by make -n
 ifneq ($(filter-out help clean format uninstall,$(or $(MAKECMDGOALS),all)),)
 $(eval $(call remember,$(B)/flags,$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(LDFLAGS) $$(WARNINGS) $$(MODE) \
   $$(HARDENING) $$(OUR_CPPFLAGS)))
 $(eval $(call remember,$(B)/gen/sql_files.h,$$(patsubst sql/%.sql,SQL_FILE(%),$$(SQL))))
+$(eval $(call remember,$(B)/places,$$(PLACES)))
 $(eval $(call remember,$(B)/sources,$$(LIB_SRC) $$(ROLE_SRC) $$(CTL_SRC) $$(UNIT_SRC) $$(INTEGRATION_SRC)))
 endif
+endif
+
+$(call obj,$(PLACES_IN)): $(B)/places
+$(call obj,$(PLACES_IN)): OUR_CPPFLAGS += $(PLACES)
 
 all: $(B)/inboxd $(B)/inboxctl $(HANDLERS)
 
@@ -169,7 +179,7 @@ $(B)/handlers/%.so: src/handlers/%.c $(B)/flags | $(B)/.libraries
 $(call obj,src/db/migrations.c): $(SQL)
 
 # The Makefile itself decides what is compiled how.
-$(B)/flags $(B)/sources: Makefile
+$(B)/flags $(B)/places $(B)/sources: Makefile
 	@touch $@
 
 # Looked for once: one plain line instead of a hundred lines about missing headers.
@@ -257,7 +267,7 @@ HEADERS := $(sort $(wildcard src/*/*.h src/*/*/*.h tests/*/*.h tests/*/*/*.h))
 SOURCES := $(sort src/main.c $(LIB_SRC) $(ROLE_SRC) $(CTL_SRC) $(HANDLER_SRC) $(UNIT_SRC) \
   $(INTEGRATION_SRC) $(wildcard tests/handlers/*.c tests/fuzz/*.c))
 SCRIPTS := $(sort $(wildcard .ci/run tests/*.sh tests/*/*.sh))
-PLAIN_FLAGS = $(OUR_CPPFLAGS) $(CPPFLAGS) -std=gnu11 $(PKG_CFLAGS)
+PLAIN_FLAGS = $(OUR_CPPFLAGS) $(PLACES) $(CPPFLAGS) -std=gnu11 $(PKG_CFLAGS)
 
 lint: lint-tools lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy
 
@@ -286,10 +296,10 @@ lint-cppcheck: | $(B)/.libraries
 	@mkdir -p $(B)/lint/cppcheck
 	$(Q)$(CPPCHECK) --quiet --error-exitcode=1 --std=c11 --enable=warning,performance,portability \
 	  --inline-suppr --suppress=uninitvar --suppress=ctuuninitvar --cppcheck-build-dir=$(B)/lint/cppcheck \
-	  $(filter -I% -D%,$(OUR_CPPFLAGS)) $(filter src/%,$(SOURCES))
+	  $(filter -I% -D%,$(OUR_CPPFLAGS) $(PLACES)) $(filter src/%,$(SOURCES))
 
 # A file is looked at again when it, a header of its own or the list of checks has changed.
-lint-tidy: $(patsubst %.c,$(B)/lint/%.tidy,$(filter-out src/handlers/% tests/handlers/% tests/fuzz/%,$(SOURCES)))
+lint-tidy: $(patsubst %.c,$(B)/lint/%.tidy,$(filter-out src/handlers/%,$(filter src/%,$(SOURCES))))
 $(B)/lint/%.tidy: %.c $(B)/obj/%.o .clang-tidy
 	@mkdir -p $(@D)
 	$(call say,TIDY)
@@ -302,7 +312,7 @@ format:
 # ---- install ---------------------------------------------------------------------------------
 D = $(DESTDIR)
 SHIPPED_HANDLERS := $(filter $(B)/handlers/sql.so,$(HANDLERS))
-EXAMPLES := $(filter-out src/handlers/sql.c,$(HANDLER_SRC))
+EXAMPLES := $(filter-out src/handlers/sql.c,$(sort $(wildcard src/handlers/*.[ch] src/handlers/*.sql)))
 MAN := $(sort $(wildcard conf/man/*.[1-9]))
 PUBLIC_HEADERS := $(sort $(wildcard src/handler/inboxd/*.h))
 man_place = $(MANDIR)/man$(subst .,,$(suffix $(1)))/$(notdir $(1))

@@ -70,7 +70,7 @@ expected() {
 	for file in src/handler/inboxd/*.h; do
 		echo "f 644 usr/local/include/inboxd/${file##*/}"
 	done
-	for file in src/handlers/*.c; do
+	for file in src/handlers/*.c src/handlers/*.sql; do
 		[ "$file" = src/handlers/sql.c ] || echo "f 644 usr/local/share/doc/inboxd/examples/${file##*/}"
 	done
 	for file in conf/man/*.[1-9]; do
@@ -112,7 +112,7 @@ left=$(cd "$root" && find . -type f | sort | tr '\n' ' ')
 	fail "uninstall left: $left"
 
 # Other places reach every file that names one.
-env -u MAKEFLAGS "$make" -n B="$build" DESTDIR="$root" PREFIX=/opt/inboxd SYSCONFDIR=/opt/etc install |
+env -u MAKEFLAGS "$make" -n B="$root/build" DESTDIR="$root" PREFIX=/opt/inboxd SYSCONFDIR=/opt/etc install |
 	grep -F '/usr/local' && fail "PREFIX does not move everything"
 
 # Every target and every variable that may be set is in the help.
