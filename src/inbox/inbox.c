@@ -3,6 +3,7 @@
 #include "inbox/inbox.h"
 
 #include "base/fd.h"
+#include "db/migrate.h"
 #include "inbox/array.h"
 #include "inbox/sql.h"
 
@@ -77,9 +78,7 @@ static const char *const texts[SQL_COUNT] = {
 	[SQL_COUNT_CRASH] = "SELECT @.count_crash($1::bigint, $2::bigint, $3, $4, $5::integer, "
 			    "$6::integer, $7::bigint)",
 
-	[SQL_SCHEMA] = "SELECT to_regprocedure($1) IS NOT NULL",
-	[SQL_LIMITS] = "SELECT @.schema_serves($1::integer), "
-		       "current_setting('max_locks_per_transaction')::bigint * "
+	[SQL_LIMITS] = "SELECT current_setting('max_locks_per_transaction')::bigint * "
 		       "(current_setting('max_connections')::bigint + "
 		       "current_setting('max_prepared_transactions')::bigint)",
 	[SQL_REGISTER] = "SELECT r.consumer, r.refused FROM @.register($1, $2, $3, $4, $5, $6) r",
@@ -176,29 +175,14 @@ enum rc inbox_rollback(struct inbox *x, struct err *err)
 
 enum rc inbox_check_schema(struct inbox *x, struct err *err)
 {
-	AUTO(free) char *probe =
-		xasprintf("%s.schema_serves(integer)", db_conn_schema(x->db));
-	struct number_text version;
-	const struct db_value name = value_text(probe);
-	const struct db_value ours = value_int(&version, INBOX_SCHEMA_VERSION);
-	AUTO(result) struct db_result *found = NULL;
 	AUTO(result) struct db_result *limits = NULL;
 
-	if (db_exec(x->db, x->sql[SQL_SCHEMA], 1, &name, true, &found, err) != RC_OK)
-		return err_ctx(err, "looking for schema %s", db_conn_schema(x->db));
-	if (db_result_int(found, 0, 0) == 0)
-		return err_set(err, RC_FATAL,
-			"database has no schema %s that this version knows: run `inboxctl migrate`",
-			db_conn_schema(x->db));
-	if (db_exec(x->db, x->sql[SQL_LIMITS], 1, &ours, true, &limits, err) != RC_OK)
-		return err_ctx(err, "reading schema %s", db_conn_schema(x->db));
-	if (db_result_int(limits, 0, 0) == 0)
-		return err_set(err, RC_FATAL,
-			"schema %s no longer serves schema version %d, which is all this version "
-			"knows: upgrade inboxd",
-			db_conn_schema(x->db), INBOX_SCHEMA_VERSION);
+	if (migrate_check(x->db, err) != RC_OK)
+		return err->rc;
+	if (db_exec(x->db, x->sql[SQL_LIMITS], 0, NULL, true, &limits, err) != RC_OK)
+		return err_ctx(err, "reading the server's limits");
 	/* Half of the lock table for us: others lock too. */
-	uint64_t most = (uint64_t)db_result_int(limits, 0, 1) / 2;
+	uint64_t most = (uint64_t)db_result_int(limits, 0, 0) / 2;
 	uint64_t wanted = (uint64_t)x->consumer->workers * x->consumer->batch_max;
 	if (wanted > most)
 		return err_set(err, RC_FATAL,

@@ -8,9 +8,6 @@
 #include "db/db.h"
 #include "message/key.h"
 
-/* The schema version these programs work with. */
-#define INBOX_SCHEMA_VERSION 1
-
 /* One consumer's inbox on one session. */
 struct inbox {
 	struct db_conn *db; /* borrowed */

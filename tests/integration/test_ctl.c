@@ -215,6 +215,26 @@ START_TEST(a_migration_that_fails_leaves_nothing_and_says_where)
 }
 END_TEST
 
+START_TEST(a_schema_that_does_not_fit_is_refused_with_the_remedy)
+{
+	struct world w;
+	world_begin(&w, "unfit");
+	const char *const try[] = {"try", "main", "/dev/null", "--body", "--id", "x", NULL};
+	EXPECT(0, "done", ctl(&w, try));
+	sql(&w, "CREATE OR REPLACE FUNCTION schema_serves(p_version integer) RETURNS boolean "
+		"LANGUAGE sql AS 'SELECT p_version >= 2'");
+	sql(&w, "INSERT INTO migration (version, name, sha256, program) VALUES (2, '0002_x', '', '9.8.7')");
+	EXPECT(EX_CONFIG, "install inboxd 9.8.7 or a later one", ctl(&w, try));
+	sql(&w, "DELETE FROM migration");
+	EXPECT(EX_CONFIG, "is at version 0, this program needs 1: run inboxctl migrate", ctl(&w, try));
+	sql(&w, "DROP TABLE migration");
+	EXPECT(EX_CONFIG, "not there or not complete: run inboxctl migrate", ctl(&w, try));
+	sql(&w, "CREATE TABLE migration (version integer, program text)");
+	EXPECT(EX_CONFIG, "--grant-run ROLE", ctl(&w, try));
+	world_end(&w);
+}
+END_TEST
+
 /* ---- roles ----------------------------------------------------------------------------------------- */
 
 /* A configuration with the world's consumer that logs in as another role. */
@@ -627,6 +647,7 @@ UNIT_SUITE_TIMEOUT(120, "integration/ctl", migrating_twice_changes_nothing,
 	printing_everything_needs_neither_configuration_nor_database,
 	refuses_a_schema_that_is_newer_or_was_made_otherwise,
 	a_migration_that_fails_leaves_nothing_and_says_where,
+	a_schema_that_does_not_fit_is_refused_with_the_remedy,
 	grants_are_enough_for_the_daemon_and_no_more_than_that,
 	publishes_every_property_and_header_type_as_it_was_given,
 	publishes_numbers_tables_and_times_as_headers, publishes_files_and_copies,

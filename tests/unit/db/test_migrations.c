@@ -194,7 +194,40 @@ START_TEST(refuses_schema_names_that_would_break_out_of_quotes)
 }
 END_TEST
 
-UNIT_SUITE("db/migrations", holds_every_file_of_sql_byte_for_byte,
+/* Every name that a migration creates as `what` stands in one of the two templates. */
+static void expect_granted(const char *what, const char *in, const char *or_in)
+{
+	char head[40];
+	(void)snprintf(head, sizeof head, "CREATE %s @schema@.", what);
+	for (size_t i = 0; i < migrations_count(); i++) {
+		const char *p = migrations_get(i).text;
+		while ((p = strstr(p, head)) != NULL) {
+			char name[64];
+			p += strlen(head);
+			(void)snprintf(name, sizeof name, "@schema@.%.*s", (int)strcspn(p, " (;"), p);
+			const char *line_end = strchr(p, '\n');
+			/* Triggers call their functions themselves. */
+			if (memmem(p, (size_t)(line_end - p), "RETURNS trigger", 15) != NULL)
+				continue;
+			ck_assert_msg(strstr(migrations_template(in), name) != NULL ||
+					strstr(migrations_template(or_in), name) != NULL,
+				"nobody is granted %s %s", what, name);
+		}
+	}
+}
+
+START_TEST(grants_everything_that_is_created_to_somebody)
+{
+	expect_granted("TABLE", "grants_run", "grants_run");
+	expect_granted("UNLOGGED TABLE", "grants_run", "grants_run");
+	expect_granted("SEQUENCE", "grants_run", "grants_run");
+	expect_granted("FUNCTION", "grants_run", "grants_operator");
+	expect_granted("VIEW", "grants_read", "grants_read");
+	expect_granted("VIEW", "grants_run", "grants_run");
+}
+END_TEST
+
+UNIT_SUITE("db/migrations", grants_everything_that_is_created_to_somebody, holds_every_file_of_sql_byte_for_byte,
 	numbers_migrations_from_one_without_gaps, leaves_transactions_to_the_program_that_applies_it,
 	has_a_template_for_each_kind_of_role, fills_in_quoted_names_and_nothing_else, quotes_literals,
 	finds_the_line_of_a_character, plans_what_is_missing,
