@@ -17,7 +17,7 @@ struct arena_chunk {
 void *arena_alloc(struct arena *a, size_t n)
 {
 	struct arena_chunk *c = a->last;
-	size_t align = sizeof(max_align_t);
+	const size_t align = _Alignof(max_align_t);
 	size_t need = (n + align - 1) / align * align;
 	if (c == NULL || c->cap - c->used < need) {
 		size_t cap = c != NULL ? 2 * c->cap : FIRST_CHUNK;
