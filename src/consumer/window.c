@@ -19,10 +19,17 @@ static struct entry **place(const struct window *w, uint64_t tag)
 	return &w->ring[tag & (w->ring_size - 1)];
 }
 
+/* What is still arriving is not counted yet. */
+static void release_message(struct window *w, struct entry *e)
+{
+	if (e->state != ENTRY_RECEIVING)
+		w->bytes -= e->message.size;
+	buf_done(&e->message);
+}
+
 static void entry_free(struct window *w, struct entry *e)
 {
-	w->bytes -= e->message.size;
-	buf_done(&e->message);
+	release_message(w, e);
 	free(e->park_detail);
 	free(e->key);
 	free(e);
@@ -202,19 +209,14 @@ void window_complete_parking(
 
 /* ---- verdicts ----------------------------------------------------------------------------------- */
 
-static void release_message(struct window *w, struct entry *e)
-{
-	w->bytes -= e->message.size;
-	buf_done(&e->message);
-}
-
 static void settle(struct window *w, struct entry *e, uint64_t now_ms)
 {
+	release_message(w, e);
 	e->state = ENTRY_SETTLED;
 	e->settled_at_ms = now_ms;
 	w->n_held--;
 	w->n_loose++;
-	release_message(w, e);
+	DL_APPEND(w->loose, e);
 	leave_key(w, e);
 }
 
@@ -229,6 +231,8 @@ void window_verdict(struct window *w, struct entry *e, enum verdict v, uint64_t 
 {
 	assert(e->state == ENTRY_IN_HAND);
 	w->n_in_hand--;
+	if (v != VERDICT_BUSY)
+		e->busy_times = 0;
 	switch (v) {
 	case VERDICT_DONE:
 	case VERDICT_PARKED:
@@ -269,17 +273,14 @@ void window_give_back(struct window *w, struct entry *e)
 	make_ready(w, e);
 }
 
-static void forget_prefix(struct window *w)
+/* Nothing more is to be said of it.  Its place stays empty until all older ones are gone too: one that is
+ * held for long must not make us keep, and look through, everything that came after it. */
+static void forget(struct window *w, struct entry *e)
 {
-	while (w->first < w->next) {
-		struct entry *e = *place(w, w->first);
-		if (e != NULL && e->state != ENTRY_ACKED)
-			return;
-		if (e != NULL)
-			entry_free(w, e);
-		*place(w, w->first) = NULL;
+	*place(w, e->tag) = NULL;
+	entry_free(w, e);
+	while (w->first < w->next && *place(w, w->first) == NULL)
 		w->first++;
-	}
 }
 
 void window_drop(struct window *w, struct entry *e)
@@ -299,81 +300,64 @@ void window_drop(struct window *w, struct entry *e)
 	case ENTRY_NONE:
 	case ENTRY_BEHIND:
 	case ENTRY_SETTLED:
-	case ENTRY_ACKED:
 		assert(e->state == ENTRY_RECEIVING);
 		break;
 	}
 	w->n_held--;
 	leave_key(w, e);
-	e->state = ENTRY_ACKED; /* nothing more is to be said of it */
-	forget_prefix(w);
+	forget(w, e);
 }
 
 /* ---- acknowledgements ---------------------------------------------------------------------------- */
 
-static bool is_passed(const struct entry *e)
+static void acknowledged(struct window *w, struct entry *e)
 {
-	return e == NULL || e->state == ENTRY_SETTLED || e->state == ENTRY_ACKED;
+	DL_DELETE(w->loose, e);
+	w->n_loose--;
+	forget(w, e);
 }
 
-/* The contiguous prefix: its last settled tag is named, because one that was acknowledged by itself
- * is unknown to the broker by now. */
+/* The settled ones in front of the oldest that is held, by the name of the last of them. */
 static bool prefix_ack(struct window *w, uint64_t *ret_tag, bool *ret_multiple)
 {
-	uint64_t last = 0, tag;
 	size_t n = 0;
-	for (tag = w->first; tag < w->next && is_passed(*place(w, tag)); tag++) {
-		const struct entry *e = *place(w, tag);
-		if (e != NULL && e->state == ENTRY_SETTLED) {
-			last = tag;
-			n++;
-		}
+	struct entry *e;
+	/* forget moves first on to the next one that is there. */
+	while (w->first < w->next && (e = *place(w, w->first))->state == ENTRY_SETTLED) {
+		*ret_tag = e->tag;
+		acknowledged(w, e);
+		n++;
 	}
-	if (last == 0)
-		return false;
-	for (tag = w->first; tag <= last; tag++) {
-		struct entry *e = *place(w, tag);
-		if (e != NULL)
-			e->state = ENTRY_ACKED;
-	}
-	w->n_loose -= n;
-	forget_prefix(w);
-	*ret_tag = last;
 	*ret_multiple = n > 1;
-	return true;
+	return n != 0;
 }
 
 bool window_next_ack(struct window *w, uint64_t now_ms, uint64_t hold_ms, uint64_t *ret_tag,
 	bool *ret_multiple, uint64_t *ret_wait_ms)
 {
+	struct entry *e = w->loose;
 	*ret_wait_ms = UINT64_MAX;
-	if (w->n_loose == 0)
+	if (e == NULL)
 		return false;
 	if (prefix_ack(w, ret_tag, ret_multiple))
 		return true;
-	for (uint64_t tag = w->first; tag < w->next; tag++) {
-		struct entry *e = *place(w, tag);
-		if (e == NULL || e->state != ENTRY_SETTLED)
-			continue;
-		if (e->settled_at_ms + hold_ms > now_ms) {
-			uint64_t wait = e->settled_at_ms + hold_ms - now_ms;
-			*ret_wait_ms = wait < *ret_wait_ms ? wait : *ret_wait_ms;
-			continue;
-		}
-		e->state = ENTRY_ACKED;
-		w->n_loose--;
-		*ret_tag = tag;
-		*ret_multiple = false;
-		return true;
+	if (e->settled_at_ms + hold_ms > now_ms) {
+		*ret_wait_ms = e->settled_at_ms + hold_ms - now_ms;
+		return false;
 	}
-	return false;
+	*ret_tag = e->tag;
+	*ret_multiple = false;
+	acknowledged(w, e);
+	return true;
 }
 
 uint64_t window_last_held(const struct window *w)
 {
-	for (uint64_t tag = w->next; tag > w->first; tag--)
-		if (!is_passed(*place(w, tag - 1)))
+	for (uint64_t tag = w->next; tag > w->first; tag--) {
+		const struct entry *e = *place(w, tag - 1);
+		if (e != NULL && e->state != ENTRY_SETTLED)
 			return tag - 1;
+	}
 	return 0;
 }
 

@@ -13,14 +13,13 @@
 #include <uthash.h>
 
 enum entry_state {
-	ENTRY_NONE,      /* no such delivery, or acknowledged and forgotten */
+	ENTRY_NONE,      /* no such delivery */
 	ENTRY_RECEIVING, /* its body is still arriving */
 	ENTRY_READY,     /* may be given to a worker */
 	ENTRY_BEHIND,    /* an older delivery with the same key is not settled yet */
 	ENTRY_IN_HAND,   /* a worker has it */
 	ENTRY_LATER,     /* busy elsewhere: ready again at later_at_ms */
-	ENTRY_SETTLED,   /* to be acknowledged */
-	ENTRY_ACKED,     /* acknowledged by itself, an older one is not settled yet */
+	ENTRY_SETTLED,   /* to be acknowledged, and then forgotten */
 };
 
 struct entry {
@@ -38,19 +37,20 @@ struct entry {
 	struct buf message;    /* encoded (message/message.h) */
 	uint8_t *key;          /* owned; NULL: none */
 	uint16_t key_size;
-	struct entry *next, *prev; /* of the ready or the later list */
+	struct entry *next, *prev; /* of the ready, the later or the loose list */
 	struct entry *twin;        /* next younger one with the same key */
 	UT_hash_handle hh;         /* by key: the oldest unsettled one */
 };
 
 struct window {
 	uint32_t generation;
-	struct entry **ring; /* size a power of two; entry of tag t at t & (size - 1) */
+	struct entry **ring; /* size a power of two; entry of tag t at t & (size - 1), NULL: forgotten */
 	size_t ring_size;
-	uint64_t first;      /* oldest tag not forgotten; tags below are settled and acked */
+	uint64_t first;      /* oldest tag not forgotten; next: there is none */
 	uint64_t next;       /* youngest tag + 1 */
 	struct entry *ready; /* in order of tag; utlist-style, ready->prev is the last */
 	struct entry *later;
+	struct entry *loose; /* settled, in order of that */
 	struct entry *by_key;
 	size_t n_held;    /* not settled */
 	size_t n_ready;
