@@ -4,19 +4,8 @@
 #define INBOXD_MQ_CONN_H
 
 #include "mq/mq.h"
+#include "mq/rabbitmq.h"
 #include "mq/tls.h"
-
-#if __has_include(<rabbitmq-c/amqp.h>)
-#include <rabbitmq-c/amqp.h>
-#include <rabbitmq-c/framing.h>
-#include <rabbitmq-c/ssl_socket.h>
-#include <rabbitmq-c/tcp_socket.h>
-#else
-#include <amqp.h>
-#include <amqp_framing.h>
-#include <amqp_ssl_socket.h>
-#include <amqp_tcp_socket.h>
-#endif
 
 #define MQ_CHANNEL 1
 #define MQ_FRAME_MAX 131072

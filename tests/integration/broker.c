@@ -4,7 +4,6 @@
 
 #include "internal.h"
 
-#include <amqp_tcp_socket.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

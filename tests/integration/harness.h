@@ -8,12 +8,13 @@
 
 #include "unit.h"
 
-#include <amqp.h>
 #include <libpq-fe.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#include "mq/rabbitmq.h"
 
 #define PRINTF(a, b) __attribute__((format(printf, a, b)))
 

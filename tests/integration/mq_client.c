@@ -57,7 +57,7 @@ struct mq_event event(struct mq_conn *c, enum mq_event_kind kind)
 {
 	struct mq_event e;
 	struct err err = {0};
-	ck_assert_msg(next(c, (int)(10000 * wait_factor()), &e, &err) == RC_OK, "%s", err.text);
+	ck_assert_msg(next(c, (int)(30000 * wait_factor()), &e, &err) == RC_OK, "%s", err.text);
 	ck_assert_msg(e.kind == kind, "event %d, not %d: %u %s", e.kind, kind, e.code, e.text);
 	return e;
 }
@@ -74,7 +74,7 @@ void client_lost(struct mq_conn *c, const char *must_say)
 {
 	struct mq_event e;
 	struct err err = {0};
-	ck_assert_int_eq(next(c, (int)(10000 * wait_factor()), &e, &err), RC_UNAVAILABLE);
+	ck_assert_int_eq(next(c, (int)(30000 * wait_factor()), &e, &err), RC_UNAVAILABLE);
 	ck_assert_msg(strstr(err.text, must_say) != NULL, "%s", err.text);
 }
 

@@ -16,7 +16,7 @@ struct mq_conn *client_open(const struct config_broker *broker);
 /* Must fail with that rc; the text must hold must_say and never "hunter2". */
 void client_refused(const struct config_broker *broker, enum rc rc, const char *must_say);
 
-/* The next event, which must be of that kind and come within ten seconds. */
+/* The next event, which must be of that kind and come within half a minute. */
 struct mq_event event(struct mq_conn *c, enum mq_event_kind kind);
 /* A whole delivery with its body. */
 struct mq_event delivery(struct mq_conn *c, struct buf *body);

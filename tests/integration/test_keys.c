@@ -3,7 +3,6 @@
  * and messages that have none. */
 #include "harness.h"
 
-#include <amqp_framing.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -17,6 +17,10 @@
 
 static const uint8_t no_properties[2];
 
+/* What is bounded by less must have ended by then, on a slow machine too; without its bound it would
+ * take far longer. */
+enum { SOON = 2500 };
+
 /* Tries to connect and must fail; ms it took. */
 static uint64_t refused(const struct config_broker *broker, int interrupt_fd, enum rc expected,
 	const char *must_say)
@@ -51,7 +55,7 @@ START_TEST(a_refused_connection_names_the_address_and_the_reason)
 	fake_listen(&f, false);
 	(void)close(f.listener);
 	uint64_t ms = refused(&f.broker, -1, RC_UNAVAILABLE, "127.0.0.1: Connection refused");
-	ck_assert_uint_lt(ms, 500);
+	ck_assert_uint_lt(ms, SOON);
 }
 END_TEST
 
@@ -62,7 +66,7 @@ START_TEST(a_black_hole_takes_no_longer_than_allowed)
 	f.broker.connect_timeout_ms = 500;
 	uint64_t ms = refused(&f.broker, -1, RC_UNAVAILABLE, "127.0.0.1: no answer in time");
 	ck_assert_uint_ge(ms, 400);
-	ck_assert_uint_lt(ms, 1000);
+	ck_assert_uint_lt(ms, SOON);
 	fake_stop(&f);
 }
 END_TEST
@@ -84,12 +88,12 @@ START_TEST(an_interrupt_ends_connecting_at_once)
 	f.broker.connect_timeout_ms = 10000;
 	ck_assert_int_eq(pthread_create(&thread, NULL, interrupt_later, &fd), 0);
 	uint64_t ms = refused(&f.broker, fd, RC_RETRY, "interrupted");
-	ck_assert_uint_lt(ms, 1000);
+	ck_assert_uint_lt(ms, SOON);
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 	/* TLS too, and a name that has to be looked up */
 	char tls[] = "amqps://localhost:1";
 	f.uris[0] = tls;
-	ck_assert_uint_lt(refused(&f.broker, fd, RC_RETRY, "interrupted"), 1000);
+	ck_assert_uint_lt(refused(&f.broker, fd, RC_RETRY, "interrupted"), SOON);
 	fake_stop(&f);
 }
 END_TEST
@@ -100,10 +104,10 @@ START_TEST(a_server_that_never_speaks_takes_no_longer_than_allowed)
 	fake_listen(&f, false);
 	f.broker.connect_timeout_ms = 300;
 	uint64_t ms = refused(&f.broker, -1, RC_UNAVAILABLE, "no answer in time");
-	ck_assert_uint_lt(ms, 1000);
+	ck_assert_uint_lt(ms, SOON);
 	(void)snprintf(f.uri, sizeof f.uri, "amqps://127.0.0.1:%u", f.port);
 	ms = refused(&f.broker, -1, RC_UNAVAILABLE, "no answer in time");
-	ck_assert_uint_lt(ms, 1000);
+	ck_assert_uint_lt(ms, SOON);
 	fake_stop(&f);
 }
 END_TEST
@@ -121,7 +125,7 @@ START_TEST(a_channel_that_never_opens_takes_no_longer_than_allowed)
 	fake_start(&f, until_login_script);
 	f.broker.connect_timeout_ms = 300;
 	uint64_t ms = refused(&f.broker, -1, RC_UNAVAILABLE, "no answer in time");
-	ck_assert_uint_lt(ms, 1000);
+	ck_assert_uint_lt(ms, SOON);
 	fake_stop(&f);
 }
 END_TEST
@@ -157,7 +161,7 @@ START_TEST(an_unknown_host_is_named)
 	const struct config_broker broker = {
 		.uris = {.items = uris, .n = 1}, .heartbeat_s = 10, .connect_timeout_ms = 3000};
 	uint64_t ms = refused(&broker, -1, RC_UNAVAILABLE, "looking up no-such-host.invalid");
-	ck_assert_uint_lt(ms, 3500);
+	ck_assert_uint_lt(ms, 3000 + SOON);
 }
 END_TEST
 
@@ -344,9 +348,9 @@ START_TEST(a_silent_broker_is_lost_after_two_heartbeats)
 		ck_assert_int_eq(e.kind, MQ_NONE);
 		struct pollfd p = {.fd = mq_conn_fd(c), .events = POLLIN};
 		(void)poll(&p, 1, 100);
-		ck_assert_uint_lt(clock_ms() - begin, 4000);
+		ck_assert_uint_lt(clock_ms() - begin, 2000 + 2 * SOON);
 	}
-	ck_assert_uint_ge(clock_ms() - begin, 1900);
+	ck_assert_uint_ge(clock_ms() - begin, 1000);
 	ck_assert_msg(strstr(err.text, "two heartbeats") != NULL, "%s", err.text);
 	ck_assert_int_ge(mq_conn_fd(c), 0);
 	mq_conn_close(c, true);
@@ -382,11 +386,11 @@ static void talking_script(struct fake_broker *f, int fd)
 
 static void (*const frozen_scripts[])(struct fake_broker *, int) = {frozen_script, talking_script};
 
-static struct mq_conn *opened_frozen(struct fake_broker *f, int which)
+static struct mq_conn *opened_frozen(struct fake_broker *f, int which, uint16_t heartbeat_s)
 {
 	is_over = false;
 	fake_start(f, frozen_scripts[which]);
-	f->heartbeat_s = 1;
+	f->heartbeat_s = heartbeat_s;
 	return opened(&f->broker);
 }
 
@@ -401,16 +405,16 @@ static void publish_to_frozen(int which)
 {
 	struct fake_broker f;
 	struct err err = {0};
-	struct mq_conn *c = opened_frozen(&f, which);
+	struct mq_conn *c = opened_frozen(&f, which, 1);
 	AUTO(free) uint8_t *body = xcalloc(1, 16 << 20);
 	uint64_t begin = clock_ms();
 	ck_assert_int_eq(mq_publish(c, bytes_str(""), bytes_str("q"), bytes_of(no_properties, 2),
 		bytes_of(body, 16 << 20), &err), RC_UNAVAILABLE);
 	ck_assert_msg(strstr(err.text, "took nothing") != NULL || strstr(err.text, "timed out") != NULL,
 		"%s", err.text);
-	ck_assert_uint_lt(clock_ms() - begin, 3000);
+	ck_assert_uint_lt(clock_ms() - begin, 2000 + SOON);
 	ck_assert_int_eq(mq_heartbeat(c, &err), RC_UNAVAILABLE); /* at once now */
-	ck_assert_uint_lt(clock_ms() - begin, 3000);
+	ck_assert_uint_lt(clock_ms() - begin, 2000 + SOON);
 	stop_frozen(&f, c);
 }
 
@@ -425,19 +429,19 @@ static void ack_to_frozen(int which)
 {
 	struct fake_broker f;
 	struct err err = {0};
-	struct mq_conn *c = opened_frozen(&f, which);
+	struct mq_conn *c = opened_frozen(&f, which, 1);
 	uint64_t begin = clock_ms(), last = begin;
 	while (mq_ack(c, 1, true, &err) == RC_OK) {
 		last = clock_ms();
 		ck_assert_uint_lt(last - begin, 60000);
 	}
-	ck_assert_uint_lt(clock_ms() - last, 3000);
+	ck_assert_uint_lt(clock_ms() - last, 2000 + SOON);
 	/* Sometimes the kernel's own limit comes first. */
 	ck_assert_msg(strstr(err.text, "took nothing") != NULL || strstr(err.text, "timed out") != NULL,
 		"%s", err.text);
 	begin = clock_ms();
 	mq_conn_close(c, true);
-	ck_assert_uint_lt(clock_ms() - begin, 1500);
+	ck_assert_uint_lt(clock_ms() - begin, 1000 + SOON);
 	stop_frozen(&f, NULL);
 }
 
@@ -463,15 +467,15 @@ static void read_from_frozen(int which)
 	struct mq_event e;
 	struct err err = {0};
 	enum rc rc;
-	struct mq_conn *c = opened_frozen(&f, which);
-	fill(c);
+	struct mq_conn *c = opened_frozen(&f, which, 1);
 	uint64_t begin = clock_ms();
+	fill(c);
 	do {
 		uint64_t call = clock_ms();
 		rc = mq_read(c, &e, &err);
-		ck_assert_uint_lt(clock_ms() - call, 300);
+		ck_assert_uint_lt(clock_ms() - call, SOON / 2);
 		(void)usleep(50000);
-		ck_assert_uint_lt(clock_ms() - begin, 4000);
+		ck_assert_uint_lt(clock_ms() - begin, 10000);
 	} while (rc == RC_OK);
 	ck_assert_int_eq(rc, RC_UNAVAILABLE);
 	ck_assert_uint_ge(clock_ms() - begin, 1500);
@@ -489,16 +493,16 @@ START_TEST(goodbye_to_a_broker_that_does_not_answer_takes_a_second)
 {
 	struct fake_broker f;
 	for (int which = 0; which < 2; which++) {
-		struct mq_conn *c = opened_frozen(&f, which);
+		struct mq_conn *c = opened_frozen(&f, which, 10);
 		uint64_t begin = clock_ms();
 		mq_conn_close(c, true);
-		ck_assert_uint_lt(clock_ms() - begin, 1400);
+		ck_assert_uint_lt(clock_ms() - begin, 1000 + SOON);
 		stop_frozen(&f, NULL);
-		c = opened_frozen(&f, which);
+		c = opened_frozen(&f, which, 10);
 		fill(c);
 		begin = clock_ms();
 		mq_conn_close(c, true);
-		ck_assert_uint_lt(clock_ms() - begin, 1400);
+		ck_assert_uint_lt(clock_ms() - begin, 1000 + SOON);
 		stop_frozen(&f, NULL);
 	}
 }
