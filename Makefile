@@ -224,6 +224,11 @@ check-systemd: all
 check-integration: all $(B)/tests/integration $(TEST_HANDLERS)
 	tests/integration/run.sh $(B) $(SUITES)
 
+# The same kills over ten times as many messages.
+check-kills: export INBOXD_TEST_MESSAGES ?= 200000
+check-kills: SUITES := integration/kills
+check-kills: check-integration
+
 # What is missing is installed first; the build comes after it, in a make of its own.
 check:
 	tests/deps.sh check
@@ -368,6 +373,7 @@ Targets
   check-install       what install and uninstall put, leave and remove
   check-systemd       the units are valid and locked down
   check-integration   tests against a private RabbitMQ and PostgreSQL; SUITES=name... for some
+  check-kills         its kill -9 tests at full size, INBOXD_TEST_MESSAGES=200000
   demo                real messages, duplicates among them, and the sums
   coverage            tests of COVERAGE_OF with line coverage: build/cov/coverage/index.html
   fuzz                each target of tests/fuzz/ for FUZZ_SECONDS, with clang
@@ -416,5 +422,5 @@ help:
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(OBJECTS:.o=.d) $(HANDLERS:.so=.d) $(TEST_HANDLERS:.so=.d)
-.PHONY: all check check-unit check-install check-systemd check-integration demo coverage fuzz format install uninstall clean help
+.PHONY: all check check-unit check-install check-systemd check-integration check-kills demo coverage fuzz format install uninstall clean help
 .PHONY: lint lint-tools lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy
