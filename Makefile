@@ -214,12 +214,15 @@ $(B)/tests/handlers/%.so: tests/handlers/%.cc $(B)/flags
 check-unit: $(B)/tests/unit $(TEST_HANDLERS)
 	INBOXD_TEST_HANDLERS=$(abspath $(B))/tests/handlers $(B)/tests/unit
 
-# Both run on what was just built, in a place of their own.
+# These run on what was just built, in a place of their own.
 check-install: all
 	tests/install/run.sh "$(MAKE)" $(B)
 
 check-systemd: all
 	tests/systemd/run.sh $(B)
+
+check-examples: all
+	tests/examples/run.sh "$(MAKE)" $(B)
 
 check-integration: all $(B)/tests/integration $(TEST_HANDLERS)
 	tests/integration/run.sh $(B) $(SUITES)
@@ -232,7 +235,7 @@ check-kills: check-integration
 # What is missing is installed first; the build comes after it, in a make of its own.
 check:
 	tests/deps.sh check
-	+tests/check.sh $(B) $(MAKE) -- unit install systemd integration
+	+tests/check.sh $(B) $(MAKE) -- unit install systemd examples integration
 
 demo:
 	tests/deps.sh demo
@@ -370,6 +373,7 @@ Targets
   all                 programs and handlers, in build/VARIANT/ (the default)
   check               all tests
   check-unit          unit tests
+  check-examples      handlers built outside the tree against what install puts
   check-install       what install and uninstall put, leave and remove
   check-systemd       the units are valid and locked down
   check-integration   tests against a private RabbitMQ and PostgreSQL; SUITES=name... for some
@@ -422,5 +426,5 @@ help:
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(OBJECTS:.o=.d) $(HANDLERS:.so=.d) $(TEST_HANDLERS:.so=.d)
-.PHONY: all check check-unit check-install check-systemd check-integration check-kills demo coverage fuzz format install uninstall clean help
+.PHONY: all check check-unit check-install check-systemd check-examples check-integration check-kills demo coverage fuzz format install uninstall clean help
 .PHONY: lint lint-tools lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy

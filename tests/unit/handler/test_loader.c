@@ -159,6 +159,7 @@ START_TEST(the_same_name_in_two_directories_is_refused)
 	ck_assert_msg(handler_find(&directories, "orders", &found, &err) == RC_OK, "%s", err.text);
 
 	AUTO(fd) int fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(handler_find(&directories, "orders", &found, &err), RC_FATAL);
 	ck_assert_ptr_nonnull(strstr(err.text, file));
 	ck_assert_ptr_nonnull(strstr(err.text, "two handlers"));
