@@ -101,9 +101,11 @@ static bool read_argument(
 		ret->integer = text[0] == 't';
 		return true;
 	}
-	enum scalar_fault fault = scalar_integer(text, &ret->integer);
+	int64_t integer;
+	enum scalar_fault fault = scalar_integer(text, &integer);
 	if (is_plain && fault == SCALAR_FINE) {
 		ret->kind = ARGUMENT_INTEGER;
+		ret->integer = integer;
 		return true;
 	}
 	bool is_doubtful = is_plain && fault != SCALAR_FINE && fault != SCALAR_NO_NUMBER;
@@ -136,6 +138,7 @@ static bool is_argument_fit(
 	}
 	if (strlen(key->text) > 128) {
 		read_error(r, key->place, "is too long for the name of an argument");
+		read_hint(r, "at most 128 bytes are possible");
 		return false;
 	}
 	if (node->kind == NODE_SCALAR)
@@ -200,7 +203,8 @@ static void read_options(struct reading *r, const struct option *o, const struct
 		read_error(r, own->place, "must be a map, not %s", read_said(r, o, own));
 		read_hint(r, "the handler's manual tells its options");
 	}
-	c->options = options_new(r->pool, own, beneath, own != NULL ? own->place : at->place);
+	c->options = options_new(
+		r->pool, own, beneath, own != NULL ? yaml_key_place(at->own, o->name) : at->place);
 }
 
 /* ---- one option -------------------------------------------------------------------------------
@@ -242,7 +246,7 @@ static void read_entry(
 		yaml_find(at->own, o->name), yaml_find(at->beneath, o->name), at->place};
 	size_t mark = read_enter(r, o->name);
 	if (child.own != NULL)
-		child.place = child.own->place;
+		child.place = yaml_key_place(at->own, o->name);
 	if (o->type == OPTION_SECTION)
 		read_section(r, o->child, &child, base);
 	else if (o->type == OPTION_FREE)
@@ -345,9 +349,10 @@ static void read_one_or_many(struct reading *r, const struct yaml_node *root, co
 	const char *many, add_named *add)
 {
 	const struct yaml_node *single = yaml_find(root, one), *map = yaml_find(root, many);
-	struct level at = {single, NULL, single != NULL ? single->place : root->place};
+	struct level at = {single, NULL, yaml_key_place(root, one)};
 	if (single != NULL && map != NULL) {
-		diag_add(r->diags, map->place, "\"%s\" and \"%s\" exclude each other", one, many);
+		diag_add(r->diags, yaml_key_place(root, many),
+			"\"%s\" and \"%s\" exclude each other", one, many);
 		diag_hint(r->diags, "put the single one into \"%s\", under the name default", many);
 	}
 	size_t mark = read_enter(r, map != NULL ? many : one);

@@ -15,9 +15,8 @@ static bool is_tls(const struct config_broker *b)
 static void fault(struct reading *r, const struct yaml_node *map, const char *name,
 	const char *text, const char *hint)
 {
-	const struct yaml_node *node = yaml_find(map, name);
 	size_t mark = read_enter(r, name);
-	read_error(r, node != NULL ? node->place : map->place, "%s", text);
+	read_error(r, yaml_key_place(map, name), "%s", text);
 	read_hint(r, "%s", hint);
 	read_leave(r, mark);
 }

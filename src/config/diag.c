@@ -181,6 +181,9 @@ static char *masked_text(const struct diag_file *file)
 {
 	char *text = xmalloc(file->size + 1);
 	memcpy(text, file->text, file->size + 1);
+	for (size_t i = 0; i < file->size; i++)
+		if (text[i] == MASK_BYTE)
+			text[i] = MASK_BYTE + 1; /* another control character, shown alike */
 	mask_file(text, file->size);
 	return text;
 }

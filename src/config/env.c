@@ -71,6 +71,8 @@ static bool put_in(struct expansion *e, const char *dollar, const char *name, co
 	if (!is_utf8(value)) {
 		diag_add(e->diags, place_at(e, dollar), "environment variable %s is not UTF-8",
 			name);
+		diag_hint(e->diags, "texts here are UTF-8; set it so");
+		diag_hint(e->diags, "texts here are UTF-8; set it so");
 		return false;
 	}
 	buf_add_str(&e->out, value);

@@ -74,24 +74,31 @@ static bool is_port(struct text t, size_t at)
 	return at == t.size || strchr("/?,\"'})] \t\n", t.s[at]) != NULL;
 }
 
+/* The word a URI stands in: one may hold "://" many times, and is looked through once. */
+struct word {
+	size_t end;
+	size_t last_at; /* its last '@'; end if there is none */
+};
+
 /* at: behind "://".  A password may hold any character that should have been escaped: it ends at
- * the last
- * '@' of the word, or of the line if the word has none and the colon begins no port. */
-static void mask_userinfo(struct text t, size_t at)
+ * the last '@' of the word, or of the line if the word has none and the colon begins no port. */
+static void mask_userinfo(struct text t, size_t at, struct word *word)
 {
 	size_t reach = at + REACH < t.size ? at + REACH : t.size;
-	size_t word = at;
-	while (word < reach && strchr(" \t\n", t.s[word]) == NULL)
-		word++;
-	size_t host = find_last_char(t, at, word, '@');
+	if (at >= word->end) {
+		for (word->end = at; word->end < reach && strchr(" \t\n", t.s[word->end]) == NULL;)
+			word->end++;
+		word->last_at = find_last_char(t, at, word->end, '@');
+	}
+	size_t host = word->last_at >= at ? word->last_at : word->end;
 	size_t colon = find_char(t, at, host, ':');
 	if (colon == host)
 		return;
-	if (host == word) {
+	if (host == word->end) {
 		if (t.s[at] == '[' || find_char(t, at, colon, '/') != colon ||
 			is_port(t, colon + 1))
 			return;
-		host = find_last_char(t, word, find_char(t, word, reach, '\n'), '@');
+		host = find_last_char(t, host, find_char(t, host, reach, '\n'), '@');
 	}
 	overwrite(t, colon + 1, host);
 }
@@ -191,9 +198,10 @@ static void mask_named(struct text t, size_t start, size_t end, bool is_yaml)
 
 static void mask_text(struct text t, bool is_yaml)
 {
+	struct word word = {0};
 	for (size_t i = 0; i < t.size; i++) {
 		if (i + 3 <= t.size && memcmp(t.s + i, "://", 3) == 0)
-			mask_userinfo(t, i + 3);
+			mask_userinfo(t, i + 3, &word);
 		if (!is_name_char(t.s[i]) || (i > 0 && is_name_char(t.s[i - 1])))
 			continue;
 		size_t end = i;

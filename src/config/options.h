@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A handler's own options: a tree of YAML scalars, lists and maps, kept with its places in the file,
- * because only the handler knows what they mean. */
+/* A handler's own options: a tree of YAML scalars, lists and maps, kept with its places in the
+ * file, because only the handler knows what they mean. */
 #ifndef INBOXD_CONFIG_OPTIONS_H
 #define INBOXD_CONFIG_OPTIONS_H
 

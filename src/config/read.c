@@ -441,7 +441,10 @@ static bool read_items(struct reading *r, const struct option *o, const struct y
 	for (size_t i = 0; node->kind == NODE_LIST && i < node->n; i++)
 		is_fine &= is_scalar(r, o, node->items[i]) && item(r, o, node->items[i], &list);
 	if (node->kind == NODE_LIST && (node->n < o->min || node->n > o->max)) {
-		read_error(r, node->place, "is a list of %zu", node->n);
+		if (node->n == 0)
+			read_error(r, node->place, "is an empty list");
+		else
+			read_error(r, node->place, "is a list of %zu", node->n);
 		read_hint(r, "from 1 to %u are possible", (unsigned)o->max);
 		is_fine = false;
 	}

@@ -144,7 +144,7 @@ static const struct option broker[] = {
 		.max = 1023,
 		.flags = OPTION_SECRET,
 		.computed = "the URI's",
-		.help = "better: password_file"},
+		.help = "the password; a password_file is better"},
 	{.name = "password_file",
 		.type = OPTION_PATH,
 		IN(config_broker, password_file),
@@ -508,6 +508,8 @@ static void describe_range(const struct option *o, struct buf *out)
 {
 	if (o->type == OPTION_COUNT)
 		add_range(out, o, add_number, "a whole number");
+	else if (o->type == OPTION_TEXT)
+		buf_addf(out, "a text of %" PRIu64 " to %" PRIu64 " bytes", o->min, o->max);
 	else if (o->type == OPTION_PERCENT)
 		add_range(out, o, add_percent, "a percentage");
 	else if (o->type == OPTION_SIZE)
@@ -520,7 +522,6 @@ static void describe_range(const struct option *o, struct buf *out)
 void schema_describe(const struct option *o, struct buf *out)
 {
 	static const char *const plain[OPTION_TYPE_COUNT] = {
-		[OPTION_TEXT] = "a text",
 		[OPTION_NAME] = "a name: letters, digits, \"_\", \".\" and \"-\", at most 63",
 		[OPTION_HANDLER] = "the bare name of a handler",
 		[OPTION_IDENTIFIER] = "an SQL identifier: letters, digits and \"_\", at most 63",
@@ -551,7 +552,8 @@ const char *schema_nearest(const char *name, const char *const *names, size_t n)
 	for (size_t i = 0; strlen(name) >= 3 && i < n; i++)
 		if (strncasecmp(name, names[i], strlen(name)) == 0)
 			return names[i]; /* the beginning of a longer one: "warn" */
-	return nearest_name(bytes_str(name), names, n);
+	/* With less than three letters everything is near. */
+	return strlen(name) >= 3 ? nearest_name(bytes_str(name), names, n) : NULL;
 }
 
 /* Where an option of that very name belongs; NULL: nowhere. */

@@ -88,13 +88,20 @@ static const struct translation translations[] = {
 	{"found unexpected document indicator", "while scanning a quoted scalar", true,
 		"this quote is never closed", "close it in front of the \"---\" or \"...\""},
 	{"did not find expected ',' or ']'", "", true, "this list is not closed, or lacks a comma",
-		"write [a, b]; a text with a comma, colon or bracket inside must be quoted"},
+		"write [a, b]; a text with a comma, colon, bracket or ${NAME} inside must be "
+		"quoted"},
 	{"did not find expected ',' or '}'", "", true, "this map is not closed, or lacks a comma",
-		"write {a: 1, b: 2}; a text with a comma, colon or bracket inside must be quoted"},
+		"write {a: 1, b: 2}; a text with a comma, colon, bracket or ${NAME} inside must be "
+		"quoted"},
 	{"mapping values are not allowed", "", false, "a colon is not expected here",
 		"a text with \": \" inside must be quoted; or the line is indented too deep"},
+	{"found unexpected ':'", "", false, "a colon is not expected here",
+		"a text with a colon inside brackets must be quoted"},
 	{"could not find expected ':'", "", false, "there is no colon behind the name before here",
 		"write \"name: value\", with a blank behind the colon"},
+	{"did not find expected node content", "while parsing a flow node", false,
+		"a value is missing here, or a bracket is not closed",
+		"write \"\" for an empty text; {a: 1} and [a, b] end with their brackets"},
 	{"did not find expected key", "", false, "no option can begin here",
 		"the names of one map begin in the same column; a value that goes on behind its "
 		"quote "

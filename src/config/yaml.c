@@ -79,14 +79,27 @@ void yaml_append(struct yaml_node *to, struct yaml_node *key, struct yaml_node *
 	to->items[to->n++] = item;
 }
 
+/* Index of a key; n if there is none. */
+static size_t index_of(const struct yaml_node *map, const char *key)
+{
+	size_t i = 0;
+	while (i < map->n && strcmp(map->keys[i]->text, key) != 0)
+		i++;
+	return i;
+}
+
 struct yaml_node *yaml_find(const struct yaml_node *map, const char *key)
 {
 	if (map == NULL || map->kind != NODE_MAP)
 		return NULL;
-	for (size_t i = 0; i < map->n; i++)
-		if (strcmp(map->keys[i]->text, key) == 0)
-			return map->items[i];
-	return NULL;
+	size_t i = index_of(map, key);
+	return i < map->n ? map->items[i] : NULL;
+}
+
+struct place yaml_key_place(const struct yaml_node *map, const char *key)
+{
+	size_t i = map->kind == NODE_MAP ? index_of(map, key) : map->n;
+	return i < map->n ? map->keys[i]->place : map->place;
 }
 
 static struct place place_of(const struct parsing *p, yaml_mark_t mark)
@@ -125,6 +138,7 @@ static struct yaml_node *take_scalar(struct parsing *p)
 		node->kind = NODE_NULL;
 	if (strlen(text) != p->event.data.scalar.length) {
 		diag_add(p->diags, node->place, "a NUL character cannot stand in a text");
+		diag_hint(p->diags, "remove the \"\\0\"");
 		node->is_broken = true;
 	}
 	return node;
@@ -143,8 +157,11 @@ static void refuse_tag(struct parsing *p, const yaml_char_t *tag)
 {
 	if (tag == NULL)
 		return;
+	static const char standard[] = "tag:yaml.org,2002:"; /* written "!!" */
 	AUTO(buf) struct buf quoted = {0};
-	diag_quote(&quoted, (const char *)tag);
+	bool is_standard = strncmp((const char *)tag, standard, sizeof standard - 1) == 0;
+	buf_add_str(&quoted, is_standard ? "!!" : "");
+	diag_quote(&quoted, (const char *)tag + (is_standard ? sizeof standard - 1 : 0));
 	diag_add(p->diags, place_of(p, p->event.start_mark), "tags (\"%s\") are not read",
 		buf_str(&quoted));
 	diag_hint(p->diags,
@@ -201,7 +218,7 @@ static void refuse_duplicates(struct parsing *p, const struct yaml_node *map)
 	memcpy(keys, map->keys, map->n * sizeof keys[0]);
 	qsort(keys, map->n, sizeof keys[0], by_key);
 	for (size_t i = 1; i < map->n; i++) {
-		if (strcmp(keys[i - 1]->text, keys[i]->text) != 0)
+		if (keys[i]->is_broken || strcmp(keys[i - 1]->text, keys[i]->text) != 0)
 			continue;
 		AUTO(buf) struct buf quoted = {0};
 		diag_quote(&quoted, keys[i]->text);
@@ -217,11 +234,14 @@ static struct yaml_node *take_key(struct parsing *p)
 	struct yaml_node *key = take_node(p);
 	if (key == NULL || key->kind == NODE_SCALAR)
 		return key;
-	if (key->kind != NODE_NULL)
+	bool is_missing = key->kind == NODE_NULL && key->text[0] == '\0' && !key->is_broken;
+	if (is_missing)
+		diag_add(p->diags, key->place, "a key is missing in front of the colon");
+	else if (key->kind != NODE_NULL)
 		diag_add(p->diags, key->place, "a key must be a text, not a %s",
 			key->kind == NODE_LIST ? "list" : "map");
-	else if (!key->is_broken && key->text[0] == '\0')
-		diag_add(p->diags, key->place, "a key is missing in front of the colon");
+	if (is_missing || key->kind != NODE_NULL)
+		diag_hint(p->diags, "write \"name: value\"");
 	struct yaml_node *named = yaml_new(p->pool, NODE_SCALAR, key->place);
 	named->text = xstrdup(key->text != NULL ? key->text : "");
 	named->is_broken = named->text[0] == '\0';
@@ -253,6 +273,7 @@ static struct yaml_node *take_collection(struct parsing *p)
 	if (p->depth == YAML_DEPTH_MAX) {
 		diag_add(p->diags, place_of(p, p->event.start_mark),
 			"lists and maps are nested more than %d deep", YAML_DEPTH_MAX);
+		diag_hint(p->diags, "write it flatter");
 		return NULL;
 	}
 	bool is_list = p->event.type == YAML_SEQUENCE_START_EVENT;
@@ -370,6 +391,8 @@ struct place yaml_place_in(const struct yaml_node *scalar, size_t offset)
 	uint32_t code;
 	for (uint32_t i = 1; i < place.column && p < end; i++)
 		p += diag_step(p, (size_t)(end - p), &code);
+	if (offset == 0)
+		return place;
 	uint32_t quote = scalar->is_quoted && p < end ? 1 : 0;
 	p += quote;
 	if ((size_t)(end - p) < offset || memcmp(p, written, offset) != 0)

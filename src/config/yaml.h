@@ -47,6 +47,9 @@ struct yaml_node *yaml_parse(struct yaml_pool *pool, const struct diag_file *fil
 /* Value of a key; NULL if there is none, or the node is NULL or no map. */
 struct yaml_node *yaml_find(const struct yaml_node *map, const char *key);
 
+/* Where the key stands; where the node does if there is none. */
+struct place yaml_key_place(const struct yaml_node *map, const char *key);
+
 struct yaml_node *yaml_new(struct yaml_pool *pool, enum node_kind kind, struct place place);
 /* Appends to a list (key NULL) or map. */
 void yaml_append(struct yaml_node *to, struct yaml_node *key, struct yaml_node *item);
