@@ -8,7 +8,7 @@
 static const char *skip_comment(const char *p)
 {
 	if (p[0] == '-' && p[1] == '-')
-		return p + strcspn(p, "\n");
+		return p + strcspn(p, "\r\n");
 	int depth = 0;
 	do {
 		if (p[0] == '/' && p[1] == '*') {
@@ -37,11 +37,16 @@ static const char *skip_space(const char *p)
 	}
 }
 
+static bool is_of_word(char c)
+{
+	return isalnum((unsigned char)c) || c == '_' || (unsigned char)c >= 0x80;
+}
+
 static bool next_word(const char **p, const char *word)
 {
 	const char *start = skip_space(*p);
 	size_t n = strlen(word);
-	if (strncasecmp(start, word, n) != 0 || isalnum((unsigned char)start[n]) || start[n] == '_')
+	if (strncasecmp(start, word, n) != 0 || is_of_word(start[n]))
 		return false;
 	*p = start + n;
 	return true;
@@ -55,15 +60,37 @@ static bool contains(const char *text, const char *word)
 	return false;
 }
 
+static bool contains_word(const char *text, const char *word)
+{
+	size_t n = strlen(word);
+	for (const char *p = text; *p != '\0'; p++)
+		if (strncasecmp(p, word, n) == 0 && !is_of_word(p[n]) && (p == text || !is_of_word(p[-1])))
+			return true;
+	return false;
+}
+
+/* What the transaction itself is: read-only, say, and our own statements behind it would fail. */
+static bool is_of_transaction(const char *p)
+{
+	static const char *const names[] = {"transaction", "transaction_isolation", "transaction_read_only",
+		"transaction_deferrable", "characteristics"};
+	p = skip_space(p);
+	p += *p == '"';
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+		if (next_word(&p, names[i]))
+			return true;
+	return false;
+}
+
 static enum db_verb verb_of_set(const char *p)
 {
-	const char *session = p;
-	if (next_word(&p, "local"))
-		return DB_VERB_PLAIN;
-	if (next_word(&p, "transaction") ||
-		(next_word(&session, "session") && next_word(&session, "characteristics")))
+	bool is_local = next_word(&p, "local");
+	(void)next_word(&p, "session");
+	if (is_of_transaction(p))
 		return DB_VERB_CONTROL;
-	return DB_VERB_STATE;
+	if (next_word(&p, "constraints"))
+		return DB_VERB_PLAIN; /* of this transaction */
+	return is_local ? DB_VERB_PLAIN : DB_VERB_STATE;
 }
 
 enum db_verb db_verb_of(const char *sql)
@@ -72,7 +99,7 @@ enum db_verb db_verb_of(const char *sql)
 	static const char *const state[] = {"reset", "discard", "listen", "unlisten", "prepare",
 		"deallocate", "declare", "load", "do", "call"};
 	/* A function may leave its traces behind in any statement; these are the known ones. */
-	static const char *const traces[] = {"advisory", "set_config", "temp", "dblink_"};
+	static const char *const traces[] = {"advisory", "set_config", "pg_temp", "dblink_"};
 	const char *p = sql;
 
 	for (size_t i = 0; i < sizeof control / sizeof control[0]; i++)
@@ -93,7 +120,8 @@ enum db_verb db_verb_of(const char *sql)
 	for (size_t i = 0; i < sizeof traces / sizeof traces[0]; i++)
 		if (contains(p, traces[i]))
 			return DB_VERB_STATE;
-	return DB_VERB_PLAIN;
+	/* Whole words: an attempt or a template is no temporary table. */
+	return contains_word(p, "temp") || contains_word(p, "temporary") ? DB_VERB_STATE : DB_VERB_PLAIN;
 }
 
 static bool starts_with_any(const char *state, const char *const *prefixes, size_t n)
@@ -109,13 +137,15 @@ enum rc db_error_class(const char *state)
 	/* The server or its surroundings, never the message: connection, resources, operator
 	 * intervention (not a cancelled statement), read-only after a failover, I/O. */
 	static const char *const away[] = {"08", "53", "57P", "25006", "58", "F0", "28", "3D"};
-	/* The data itself; a missing foreign key may still arrive. */
+	/* The data itself. */
 	static const char *const data[] = {"22", "23"};
 
+	/* A missing foreign key may still arrive; a limit that one statement ran into (temp_file_limit)
+	 * stops no other. */
+	if (strcmp(state, "23503") == 0 || strcmp(state, "53400") == 0)
+		return RC_RETRY;
 	if (starts_with_any(state, away, sizeof away / sizeof away[0]))
 		return RC_UNAVAILABLE;
-	if (strcmp(state, "23503") == 0)
-		return RC_RETRY;
 	if (starts_with_any(state, data, sizeof data / sizeof data[0]))
 		return RC_REJECT;
 	return RC_RETRY;

@@ -112,12 +112,12 @@ enum db_tx_state db_tx_state(const struct db_conn *c);
 enum db_verb {
 	DB_VERB_PLAIN,   /* nothing that outlives the transaction */
 	DB_VERB_STATE,   /* SET, LISTEN, PREPARE, temporary tables, advisory session locks, … */
-	DB_VERB_CONTROL, /* BEGIN, COMMIT, ROLLBACK, PREPARE TRANSACTION …: refused */
+	DB_VERB_CONTROL, /* BEGIN, COMMIT, ROLLBACK, PREPARE TRANSACTION, SET TRANSACTION …: refused */
 };
 enum db_verb db_verb_of(const char *sql);
 
 /* Class of an SQLSTATE: RC_REJECT for data errors (22, 23 but 23503), RC_UNAVAILABLE for what the
- * server or its surroundings lack (08, 53, 57P, 25006, …), RC_RETRY for the rest.  Pure. */
+ * server or its surroundings lack (08, 53 but 53400, 57P, 25006, …), RC_RETRY for the rest.  Pure. */
 enum rc db_error_class(const char *sqlstate);
 bool db_error_is_serialization(const char *sqlstate); /* 40001, 40P01, …: run again at once */
 
