@@ -28,6 +28,9 @@ void verdict_dispose(const struct config_consumer *c, const struct host_item *it
 	if (may_wait)
 		park->delay_ms =
 			item->delay_ms != 0 ? item->delay_ms : retry_delay_ms(c, attempts, random);
+	/* A handler's own number may be any; the server's calendar ends somewhere. */
+	if (park->delay_ms > VERDICT_DELAY_MAX_MS)
+		park->delay_ms = VERDICT_DELAY_MAX_MS;
 }
 
 enum stats_counter verdict_duplicate_cause(uint8_t item_flags, bool redelivered)

@@ -12,6 +12,9 @@
 void verdict_dispose(const struct config_consumer *c, const struct host_item *item, uint32_t attempts,
 	uint32_t random, struct park *park);
 
+/* The longest delay: a year. */
+#define VERDICT_DELAY_MAX_MS (UINT64_C(366) * 24 * 3600 * 1000)
+
 /* How often a transaction that the server could not serialise is run again at once. */
 #define VERDICT_SERIALIZATION_TRIES 5
 
