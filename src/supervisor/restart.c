@@ -23,6 +23,8 @@ uint64_t restart_delay_ms(
 	struct backoff b = {.first_ms = FIRST_MS,
 		.cap_ms = CAP_MS,
 		.jitter_percent = 20,
-		.step = r->quick_deaths++};
-	return backoff_next_ms(&b, random);
+		.step = r->quick_deaths};
+	uint32_t delay_ms = backoff_next_ms(&b, random);
+	r->quick_deaths = b.step;
+	return delay_ms;
 }
