@@ -57,8 +57,8 @@ static enum rc explain(const struct mq_conn *c, int status, struct err *err)
 	int error = errno;
 	switch (status) {
 	case AMQP_STATUS_HEARTBEAT_TIMEOUT:
-		return err_set(err, RC_UNAVAILABLE, "nothing from the broker for %u s (two heartbeats)",
-			2 * c->heartbeat_s);
+		return err_set(err, RC_UNAVAILABLE,
+			"nothing from the broker for %u s (two heartbeats)", 2 * c->heartbeat_s);
 	case AMQP_STATUS_CONNECTION_CLOSED:
 	case AMQP_STATUS_SOCKET_CLOSED:
 		return err_set(err, RC_UNAVAILABLE, "the broker closed the socket");
@@ -113,8 +113,8 @@ static void drop_queued(struct mq_conn *c)
 		(void)amqp_simple_wait_frame_noblock(c->amqp, &ignored, &now);
 }
 
-static enum rc refused_by_channel(struct mq_conn *c, const amqp_channel_close_t *m,
-	struct mq_refusal *ret, struct err *err)
+static enum rc refused_by_channel(
+	struct mq_conn *c, const amqp_channel_close_t *m, struct mq_refusal *ret, struct err *err)
 {
 	ret->code = m->reply_code;
 	mq_escape(ret->text, sizeof ret->text, m->reply_text);
@@ -122,10 +122,12 @@ static enum rc refused_by_channel(struct mq_conn *c, const amqp_channel_close_t 
 	if (rc != RC_OK)
 		return rc;
 	drop_queued(c);
-	return err_set(err, RC_UNAVAILABLE, "the broker closed the channel: %u %s", ret->code, ret->text);
+	return err_set(
+		err, RC_UNAVAILABLE, "the broker closed the channel: %u %s", ret->code, ret->text);
 }
 
-static enum rc refused_by_connection(struct mq_conn *c, const amqp_connection_close_t *m, struct err *err)
+static enum rc refused_by_connection(
+	struct mq_conn *c, const amqp_connection_close_t *m, struct err *err)
 {
 	char text[256];
 	mq_escape(text, sizeof text, m->reply_text);
@@ -134,7 +136,8 @@ static enum rc refused_by_connection(struct mq_conn *c, const amqp_connection_cl
 	return err_set(err, RC_UNAVAILABLE, "the broker closed the connection: %u %s", code, text);
 }
 
-enum rc mq_rpc_result(struct mq_conn *c, amqp_rpc_reply_t reply, struct mq_refusal *ret, struct err *err)
+enum rc mq_rpc_result(
+	struct mq_conn *c, amqp_rpc_reply_t reply, struct mq_refusal *ret, struct err *err)
 {
 	*ret = (struct mq_refusal){0};
 	c->written_ms = clock_ms();
@@ -174,8 +177,8 @@ static enum rc read_password(const struct config_broker *broker, struct target *
 static void set_place(const struct target *t, struct mq_place *ret)
 {
 	bool is_ipv6 = strchr(t->uri.host, ':') != NULL;
-	(void)snprintf(ret->address, sizeof ret->address, is_ipv6 ? "[%s]:%u" : "%s:%u", t->uri.host,
-		t->uri.port);
+	(void)snprintf(ret->address, sizeof ret->address, is_ipv6 ? "[%s]:%u" : "%s:%u",
+		t->uri.host, t->uri.port);
 	(void)snprintf(ret->vhost, sizeof ret->vhost, "%s", t->vhost);
 	(void)snprintf(ret->user, sizeof ret->user, "%s", t->user);
 }
@@ -198,7 +201,8 @@ static enum rc choose_target(const struct config_broker *broker, size_t which, s
 
 static struct timeval time_of(uint64_t ms)
 {
-	return (struct timeval){.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+	return (struct timeval){
+		.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
 }
 
 static uint64_t left_ms(uint64_t deadline_ms)
@@ -218,31 +222,32 @@ static enum rc start_plain(struct mq_conn *c, int *fd, struct err *err)
 
 /* The library makes the TCP connection of a TLS socket itself and waits for it without looking at
  * anything else, so it is given an address that has just answered. */
-static enum rc start_tls(struct mq_conn *c, const struct config_broker *broker, const struct mq_uri *uri,
-	const char *numeric, uint64_t deadline_ms, struct err *err)
+static enum rc start_tls(struct mq_conn *c, const struct config_broker *broker,
+	const struct mq_uri *uri, const char *numeric, uint64_t deadline_ms, struct err *err)
 {
 	amqp_socket_t *s = amqp_ssl_socket_new(c->amqp);
 	if (s == NULL)
 		return err_set(err, RC_UNAVAILABLE, "TLS cannot be set up");
 	c->is_tls = true;
-	enum rc rc = mq_tls_prepare(&c->tls, amqp_ssl_socket_get_context(s), broker, uri->host, err);
+	enum rc rc =
+		mq_tls_prepare(&c->tls, amqp_ssl_socket_get_context(s), broker, uri->host, err);
 	if (rc != RC_OK)
 		return rc;
 	amqp_ssl_socket_set_verify_peer(s, broker->tls.verify != TLS_VERIFY_NONE);
-	amqp_ssl_socket_set_verify_hostname(s, 0); /* it knows the address only; OpenSSL has the name */
+	/* It knows the address only; OpenSSL has the name. */
+	amqp_ssl_socket_set_verify_hostname(s, 0);
 	const struct timeval timeout = time_of(left_ms(deadline_ms));
 	int status = amqp_socket_open_noblock(s, numeric, uri->port, &timeout);
 	return status == AMQP_STATUS_OK ? RC_OK : explain(c, status, err);
 }
 
-static enum rc open_socket(struct mq_conn *c, const struct config_broker *broker, const struct mq_uri *uri,
-	int interrupt_fd, struct err *err)
+static enum rc open_socket(struct mq_conn *c, const struct config_broker *broker,
+	const struct mq_uri *uri, int interrupt_fd, uint64_t deadline_ms, struct err *err)
 {
 	AUTO(fd) int fd = -1;
 	char numeric[MQ_NUMERIC_MAX];
-	uint64_t deadline_ms = clock_ms() + 2 * (uint64_t)broker->connect_timeout_ms;
-	enum rc rc = mq_tcp_connect(uri->host, uri->port, broker->connect_timeout_ms, interrupt_fd, &fd,
-		numeric, err);
+	enum rc rc = mq_tcp_connect(
+		uri->host, uri->port, broker->connect_timeout_ms, interrupt_fd, &fd, numeric, err);
 	if (rc != RC_OK)
 		return rc;
 	if (uri->tls) {
@@ -266,7 +271,8 @@ static amqp_table_entry_t text_entry(const char *name, const char *value)
 {
 	return (amqp_table_entry_t){
 		.key = mq_amqp_bytes(bytes_str(name)),
-		.value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = mq_amqp_bytes(bytes_str(value))},
+		.value = {.kind = AMQP_FIELD_KIND_UTF8,
+			.value.bytes = mq_amqp_bytes(bytes_str(value))},
 	};
 }
 
@@ -299,16 +305,19 @@ static amqp_rpc_reply_t log_in(struct mq_conn *c, const struct config_broker *br
 		text_entry("connection_name", name),
 		{.key = mq_amqp_bytes(bytes_str("capabilities")),
 			.value = {.kind = AMQP_FIELD_KIND_TABLE,
-				.value.table = {.num_entries = sizeof capabilities / sizeof capabilities[0],
+				.value.table = {.num_entries = sizeof capabilities /
+						sizeof capabilities[0],
 					.entries = capabilities}}},
 	};
-	const amqp_table_t table = {.num_entries = sizeof entries / sizeof entries[0], .entries = entries};
+	const amqp_table_t table = {
+		.num_entries = sizeof entries / sizeof entries[0], .entries = entries};
 	int heartbeat = broker->heartbeat_s < UINT16_MAX ? (int)broker->heartbeat_s : UINT16_MAX;
 	if (t->is_external) /* the broker takes the name from the certificate; 0.11 refuses "" */
-		return amqp_login_with_properties(c->amqp, t->vhost, MQ_CHANNEL, MQ_FRAME_MAX, heartbeat,
-			&table, AMQP_SASL_METHOD_EXTERNAL, t->user[0] != '\0' ? t->user : "-");
-	return amqp_login_with_properties(c->amqp, t->vhost, MQ_CHANNEL, MQ_FRAME_MAX, heartbeat, &table,
-		AMQP_SASL_METHOD_PLAIN, t->user, (const char *)t->password.data);
+		return amqp_login_with_properties(c->amqp, t->vhost, MQ_CHANNEL, MQ_FRAME_MAX,
+			heartbeat, &table, AMQP_SASL_METHOD_EXTERNAL,
+			t->user[0] != '\0' ? t->user : "-");
+	return amqp_login_with_properties(c->amqp, t->vhost, MQ_CHANNEL, MQ_FRAME_MAX, heartbeat,
+		&table, AMQP_SASL_METHOD_PLAIN, t->user, (const char *)t->password.data);
 }
 
 static enum rc login(struct mq_conn *c, const struct config_broker *broker, const struct target *t,
@@ -345,11 +354,11 @@ enum rc mq_channel_reopen(struct mq_conn *c, struct err *err)
 	return rc;
 }
 
-static enum rc open_conn(struct mq_conn *c, const struct config_broker *broker, const struct target *t,
-	const char *name, int interrupt_fd, struct err *err)
+static enum rc open_conn(struct mq_conn *c, const struct config_broker *broker,
+	const struct target *t, const char *name, int interrupt_fd, struct err *err)
 {
 	uint64_t deadline_ms = clock_ms() + 2 * (uint64_t)broker->connect_timeout_ms;
-	enum rc rc = open_socket(c, broker, &t->uri, interrupt_fd, err);
+	enum rc rc = open_socket(c, broker, &t->uri, interrupt_fd, deadline_ms, err);
 	if (rc != RC_OK)
 		return rc;
 	rc = login(c, broker, t, name, deadline_ms, err);
@@ -366,7 +375,8 @@ static enum rc open_conn(struct mq_conn *c, const struct config_broker *broker, 
 enum rc mq_conn_open(const struct config_broker *broker, size_t which, const char *name,
 	int interrupt_fd, struct mq_conn **ret, struct mq_place *ret_place, struct err *err)
 {
-	__attribute__((cleanup(auto_target))) struct target t = {0};
+	AUTO(target) struct target t = {0};
+	assert(broker->heartbeat_s != 0 && broker->connect_timeout_ms != 0);
 	*ret_place = (struct mq_place){0};
 	enum rc rc = choose_target(broker, which, &t, ret_place, err);
 	if (rc != RC_OK)

@@ -24,8 +24,9 @@ static enum rc send_header(struct mq_conn *c, void *properties, uint64_t body_si
 	const amqp_frame_t frame = {
 		.frame_type = AMQP_FRAME_HEADER,
 		.channel = MQ_CHANNEL,
-		.payload.properties =
-			{.class_id = AMQP_BASIC_CLASS, .body_size = body_size, .decoded = properties},
+		.payload.properties = {.class_id = AMQP_BASIC_CLASS,
+			.body_size = body_size,
+			.decoded = properties},
 	};
 	return mq_send_frame(c, &frame, err);
 }
@@ -85,7 +86,8 @@ enum rc mq_publish(struct mq_conn *c, struct bytes exchange, struct bytes routin
 	amqp_pool_t pool;
 	void *decoded = NULL;
 	init_amqp_pool(&pool, 4096);
-	int status = amqp_decode_properties(AMQP_BASIC_CLASS, &pool, mq_amqp_bytes(properties), &decoded);
+	int status = amqp_decode_properties(
+		AMQP_BASIC_CLASS, &pool, mq_amqp_bytes(properties), &decoded);
 	rc = status == AMQP_STATUS_OK
 		? send_message(c, &m, decoded, body, err)
 		: err_set(err, RC_REJECT, "the properties are no AMQP property list");

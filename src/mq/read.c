@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "mq/wait.h"
 
-typedef enum rc method_handler(struct mq_conn *c, const void *method, struct mq_event *ret,
-	struct err *err);
+typedef enum rc method_handler(
+	struct mq_conn *c, const void *method, struct mq_event *ret, struct err *err);
 
 static enum rc out_of_order(struct mq_conn *c, const char *what, struct err *err)
 {
@@ -28,8 +28,8 @@ static struct bytes keep_short(uint8_t to[MQ_SHORT_MAX], amqp_bytes_t from)
 }
 
 /* Exchange and routing key outlive the method's frame, whose memory goes with the next one. */
-static struct mq_event *content_begin(struct mq_conn *c, enum mq_event_kind kind, amqp_bytes_t exchange,
-	amqp_bytes_t routing_key)
+static struct mq_event *content_begin(
+	struct mq_conn *c, enum mq_event_kind kind, amqp_bytes_t exchange, amqp_bytes_t routing_key)
 {
 	struct mq_content *content = &c->content;
 	content->state = CONTENT_HEADER;
@@ -41,7 +41,8 @@ static struct mq_event *content_begin(struct mq_conn *c, enum mq_event_kind kind
 	return &content->event;
 }
 
-static enum rc on_deliver(struct mq_conn *c, const void *method, struct mq_event *ret, struct err *err)
+static enum rc on_deliver(
+	struct mq_conn *c, const void *method, struct mq_event *ret, struct err *err)
 {
 	(void)ret, (void)err;
 	const amqp_basic_deliver_t *m = method;
@@ -51,7 +52,8 @@ static enum rc on_deliver(struct mq_conn *c, const void *method, struct mq_event
 	return RC_OK;
 }
 
-static enum rc on_return(struct mq_conn *c, const void *method, struct mq_event *ret, struct err *err)
+static enum rc on_return(
+	struct mq_conn *c, const void *method, struct mq_event *ret, struct err *err)
 {
 	(void)ret, (void)err;
 	const amqp_basic_return_t *m = method;
@@ -61,21 +63,24 @@ static enum rc on_return(struct mq_conn *c, const void *method, struct mq_event 
 	return RC_OK;
 }
 
-static enum rc on_consume_ok(struct mq_conn *c, const void *method, struct mq_event *ret, struct err *err)
+static enum rc on_consume_ok(
+	struct mq_conn *c, const void *method, struct mq_event *ret, struct err *err)
 {
 	(void)c, (void)method, (void)err;
 	ret->kind = MQ_CONSUMING;
 	return RC_OK;
 }
 
-static enum rc on_cancel_ok(struct mq_conn *c, const void *method, struct mq_event *ret, struct err *err)
+static enum rc on_cancel_ok(
+	struct mq_conn *c, const void *method, struct mq_event *ret, struct err *err)
 {
 	(void)c, (void)method, (void)err;
 	ret->kind = MQ_CANCEL_OK;
 	return RC_OK;
 }
 
-static enum rc on_cancel(struct mq_conn *c, const void *method, struct mq_event *ret, struct err *err)
+static enum rc on_cancel(
+	struct mq_conn *c, const void *method, struct mq_event *ret, struct err *err)
 {
 	const amqp_basic_cancel_t *m = method;
 	ret->kind = MQ_CANCELLED;
@@ -113,8 +118,8 @@ static enum rc on_flow(struct mq_conn *c, const void *method, struct mq_event *r
 	return mq_send_method(c, MQ_CHANNEL, AMQP_CHANNEL_FLOW_OK_METHOD, &ok, err);
 }
 
-static enum rc on_channel_close(struct mq_conn *c, const void *method, struct mq_event *ret,
-	struct err *err)
+static enum rc on_channel_close(
+	struct mq_conn *c, const void *method, struct mq_event *ret, struct err *err)
 {
 	const amqp_channel_close_t *m = method;
 	ret->kind = MQ_CHANNEL_CLOSED;
@@ -123,8 +128,8 @@ static enum rc on_channel_close(struct mq_conn *c, const void *method, struct mq
 	return mq_answer_channel_close(c, err);
 }
 
-static enum rc on_connection_close(struct mq_conn *c, const void *method, struct mq_event *ret,
-	struct err *err)
+static enum rc on_connection_close(
+	struct mq_conn *c, const void *method, struct mq_event *ret, struct err *err)
 {
 	(void)err;
 	const amqp_connection_close_t *m = method;
@@ -135,7 +140,8 @@ static enum rc on_connection_close(struct mq_conn *c, const void *method, struct
 	return RC_OK;
 }
 
-static enum rc on_blocked(struct mq_conn *c, const void *method, struct mq_event *ret, struct err *err)
+static enum rc on_blocked(
+	struct mq_conn *c, const void *method, struct mq_event *ret, struct err *err)
 {
 	(void)c, (void)err;
 	const amqp_connection_blocked_t *m = method;
@@ -144,7 +150,8 @@ static enum rc on_blocked(struct mq_conn *c, const void *method, struct mq_event
 	return RC_OK;
 }
 
-static enum rc on_unblocked(struct mq_conn *c, const void *method, struct mq_event *ret, struct err *err)
+static enum rc on_unblocked(
+	struct mq_conn *c, const void *method, struct mq_event *ret, struct err *err)
 {
 	(void)c, (void)method, (void)err;
 	ret->kind = MQ_UNBLOCKED;
@@ -171,7 +178,8 @@ static const struct {
 	{0, AMQP_CONNECTION_UNBLOCKED_METHOD, on_unblocked},
 };
 
-static enum rc on_method(struct mq_conn *c, const amqp_frame_t *f, struct mq_event *ret, struct err *err)
+static enum rc on_method(
+	struct mq_conn *c, const amqp_frame_t *f, struct mq_event *ret, struct err *err)
 {
 	amqp_method_number_t id = f->payload.method.id;
 	bool is_content_cut = f->channel == MQ_CHANNEL && c->content.state != CONTENT_NONE;
@@ -183,7 +191,8 @@ static enum rc on_method(struct mq_conn *c, const amqp_frame_t *f, struct mq_eve
 	return RC_OK;
 }
 
-static enum rc on_header(struct mq_conn *c, const amqp_frame_t *f, struct mq_event *ret, struct err *err)
+static enum rc on_header(
+	struct mq_conn *c, const amqp_frame_t *f, struct mq_event *ret, struct err *err)
 {
 	struct mq_content *content = &c->content;
 	if (content->state != CONTENT_HEADER || f->channel != MQ_CHANNEL ||
@@ -198,7 +207,8 @@ static enum rc on_header(struct mq_conn *c, const amqp_frame_t *f, struct mq_eve
 }
 
 /* The size a header announces is believed only as a bound: nothing is ever reserved for it. */
-static enum rc on_body(struct mq_conn *c, const amqp_frame_t *f, struct mq_event *ret, struct err *err)
+static enum rc on_body(
+	struct mq_conn *c, const amqp_frame_t *f, struct mq_event *ret, struct err *err)
 {
 	struct mq_content *content = &c->content;
 	const amqp_bytes_t piece = f->payload.body_fragment;
@@ -216,7 +226,8 @@ static enum rc on_body(struct mq_conn *c, const amqp_frame_t *f, struct mq_event
 	return RC_OK;
 }
 
-static enum rc on_frame(struct mq_conn *c, const amqp_frame_t *f, struct mq_event *ret, struct err *err)
+static enum rc on_frame(
+	struct mq_conn *c, const amqp_frame_t *f, struct mq_event *ret, struct err *err)
 {
 	switch (f->frame_type) {
 	case AMQP_FRAME_METHOD:

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* getaddrinfo in a thread of its own.  It may wait for name servers far beyond our time limit and
- * cannot be cancelled: when nobody waits any more, the thread finishes alone and frees what it has. */
+ * cannot be cancelled: when nobody waits any more, the thread finishes alone and frees what it has.
+ */
 #include "mq/resolve.h"
 
 #include <errno.h>
@@ -38,8 +39,9 @@ static void lookup_unref(struct lookup *l)
 
 static int look_up(const char *host, const char *port, int flags, struct addrinfo **ret)
 {
-	const struct addrinfo hints = {
-		.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
+	const struct addrinfo hints = {.ai_family = AF_UNSPEC,
+		.ai_socktype = SOCK_STREAM,
+		.ai_flags = flags | AI_NUMERICSERV};
 	return getaddrinfo(host, port, &hints, ret);
 }
 

@@ -8,8 +8,8 @@
 #include <netdb.h>
 #include <stdint.h>
 
-/* Waits until deadline_ms (of clock_ms) at most.  *ret is the caller's, for freeaddrinfo, never empty.
- * RC_RETRY when interrupt_fd (>= 0) became readable first; RC_UNAVAILABLE otherwise. */
+/* Waits until deadline_ms (of clock_ms) at most.  *ret is the caller's, for freeaddrinfo, never
+ * empty. RC_RETRY when interrupt_fd (>= 0) became readable first; RC_UNAVAILABLE otherwise. */
 enum rc mq_resolve(const char *host, uint16_t port, uint64_t deadline_ms, int interrupt_fd,
 	struct addrinfo **ret, struct err *err) MUST_CHECK;
 

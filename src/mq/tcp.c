@@ -43,10 +43,11 @@ static enum rc finish(int fd, uint64_t deadline_ms, int interrupt_fd, struct err
 	return RC_OK;
 }
 
-static enum rc connect_one(const struct addrinfo *a, uint64_t deadline_ms, int interrupt_fd, int *ret_fd,
-	struct err *err)
+static enum rc connect_one(const struct addrinfo *a, uint64_t deadline_ms, int interrupt_fd,
+	int *ret_fd, struct err *err)
 {
-	AUTO(fd) int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol);
+	AUTO(fd) int fd =
+		socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol);
 	if (fd < 0)
 		return err_set(err, RC_UNAVAILABLE, "socket: %s", strerror(errno));
 	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
@@ -64,7 +65,8 @@ static enum rc connect_one(const struct addrinfo *a, uint64_t deadline_ms, int i
 
 static void numeric(const struct addrinfo *a, char ret[MQ_NUMERIC_MAX])
 {
-	if (getnameinfo(a->ai_addr, a->ai_addrlen, ret, MQ_NUMERIC_MAX, NULL, 0, NI_NUMERICHOST) != 0)
+	if (getnameinfo(a->ai_addr, a->ai_addrlen, ret, MQ_NUMERIC_MAX, NULL, 0, NI_NUMERICHOST) !=
+		0)
 		(void)snprintf(ret, MQ_NUMERIC_MAX, "?");
 }
 

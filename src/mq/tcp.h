@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A TCP connection whose every wait, the name lookup included, is bounded and can be interrupted. */
+/* A TCP connection whose every wait, the name lookup included, is bounded and can be interrupted.
+ */
 #ifndef INBOXD_MQ_TCP_H
 #define INBOXD_MQ_TCP_H
 
@@ -9,10 +10,10 @@
 
 #define MQ_NUMERIC_MAX 64 /* "fe80::…%interface" and its NUL */
 
-/* Tries the addresses of host in turn, within timeout_ms in all.  On success *ret_fd is non-blocking
- * and CLOEXEC with TCP_NODELAY and SO_KEEPALIVE set, and ret_numeric says which address answered.
- * RC_RETRY when interrupt_fd (>= 0) became readable; RC_UNAVAILABLE with every address and why it
- * did not answer. */
+/* Tries the addresses of host in turn, within timeout_ms in all.  On success *ret_fd is
+ * non-blocking and CLOEXEC with TCP_NODELAY and SO_KEEPALIVE set, and ret_numeric says which
+ * address answered. RC_RETRY when interrupt_fd (>= 0) became readable; RC_UNAVAILABLE with every
+ * address and why it did not answer. */
 enum rc mq_tcp_connect(const char *host, uint16_t port, uint32_t timeout_ms, int interrupt_fd,
 	int *ret_fd, char ret_numeric[MQ_NUMERIC_MAX], struct err *err) MUST_CHECK;
 

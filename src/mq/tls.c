@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* OpenSSL makes the checks during the handshake, where it can say what failed; rabbitmq-c would look
- * only afterwards and tell that something did. */
+/* OpenSSL makes the checks during the handshake, where it can say what failed; rabbitmq-c would
+ * look only afterwards and tell that something did. */
 #include "mq/tls.h"
 
 #include <arpa/inet.h>
@@ -26,7 +26,8 @@ static void add_name(struct buf *names, const GENERAL_NAME *name)
 			(const char *)ASN1_STRING_get0_data(name->d.dNSName));
 	} else if (name->type == GEN_IPADD) {
 		int family = ASN1_STRING_length(name->d.iPAddress) == 4 ? AF_INET : AF_INET6;
-		if (inet_ntop(family, ASN1_STRING_get0_data(name->d.iPAddress), text, sizeof text) != NULL)
+		if (inet_ntop(family, ASN1_STRING_get0_data(name->d.iPAddress), text,
+			    sizeof text) != NULL)
 			buf_addf(names, "%s%s", names->size != 0 ? ", " : "", text);
 	}
 }
@@ -89,7 +90,8 @@ static const char *openssl_reason(void)
 static enum rc load_ca(SSL_CTX *ctx, const char *ca, struct err *err)
 {
 	if (ca == NULL && SSL_CTX_set_default_verify_paths(ctx) != 1)
-		return err_set(err, RC_UNAVAILABLE, "the system's CA certificates: %s", openssl_reason());
+		return err_set(
+			err, RC_UNAVAILABLE, "the system's CA certificates: %s", openssl_reason());
 	if (ca != NULL && SSL_CTX_load_verify_locations(ctx, ca, NULL) != 1)
 		return err_set(err, RC_UNAVAILABLE, "tls.ca %s: %s", ca, openssl_reason());
 	return RC_OK;
@@ -169,8 +171,9 @@ enum rc mq_tls_failed(const struct mq_tls *tls, const char *fallback, int error,
 	bool is_other_name = tls->verify_error == X509_V_ERR_HOSTNAME_MISMATCH ||
 		tls->verify_error == X509_V_ERR_IP_ADDRESS_MISMATCH;
 	if (is_other_name && tls->names[0] != '\0')
-		return err_set(err, RC_UNAVAILABLE, "TLS: the broker's certificate is refused: %s: it is for %s",
-			why, tls->names);
+		return err_set(err, RC_UNAVAILABLE,
+			"TLS: the broker's certificate is refused: %s: it is for %s", why,
+			tls->names);
 	return err_set(err, RC_UNAVAILABLE, "TLS: the broker's certificate is refused: %s: %s", why,
 		tls->subject);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Declares a queue and its bindings on request, and explains a broker that has another idea of them. */
+/* Declares a queue and its bindings on request, and explains a broker that has another idea of
+ * them. */
 #include "mq/conn.h"
 
 #include <stdlib.h>
@@ -46,10 +47,12 @@ static amqp_table_t arguments_of(const struct config_topology *t, amqp_table_ent
 static const char *remedy(uint16_t code)
 {
 	if (code == PRECONDITION_FAILED)
-		return "inboxd changes no existing queue: remove `topology:` to consume it as it is, or "
+		return "inboxd changes no existing queue: remove `topology:` to consume it as it "
+		       "is, or "
 		       "delete it and it will be made as configured";
 	if (code == ACCESS_REFUSED)
-		return "declaring needs the permission `configure` on the queue, binding `write` on it and "
+		return "declaring needs the permission `configure` on the queue, binding `write` "
+		       "on it and "
 		       "`read` on the exchange; without `topology:`, `read` on the queue is enough";
 	if (code == NOT_FOUND)
 		return "inboxd makes no exchanges: make it, or correct the binding";
@@ -57,14 +60,15 @@ static const char *remedy(uint16_t code)
 }
 
 /* The channel is opened anew before the refusal is told, so that the caller can go on. */
-static enum rc refused(struct mq_conn *c, const struct mq_refusal *refusal, const char *what,
-	struct err *err)
+static enum rc refused(
+	struct mq_conn *c, const struct mq_refusal *refusal, const char *what, struct err *err)
 {
 	enum rc rc = mq_channel_reopen(c, err);
 	if (rc != RC_OK)
 		return rc;
 	rc = refusal->code == PRECONDITION_FAILED ? RC_FATAL : RC_UNAVAILABLE;
-	return err_set(err, rc, "%s: the broker says: %s; %s", what, refusal->text, remedy(refusal->code));
+	return err_set(
+		err, rc, "%s: the broker says: %s; %s", what, refusal->text, remedy(refusal->code));
 }
 
 static enum rc answer(struct mq_conn *c, const char *what, struct err *err)
@@ -79,21 +83,21 @@ static enum rc answer(struct mq_conn *c, const char *what, struct err *err)
 	return rc;
 }
 
-static enum rc declare_queue(struct mq_conn *c, const char *queue, const struct config_topology *t,
-	struct err *err)
+static enum rc declare_queue(
+	struct mq_conn *c, const char *queue, const struct config_topology *t, struct err *err)
 {
 	AUTO(free) char *what = xasprintf("declaring queue %s", queue);
 	AUTO(free) amqp_table_entry_t *entries = xcalloc(t->n_arguments + 1, sizeof *entries);
 	enum rc rc = mq_wait_writable(c, err);
 	if (rc != RC_OK)
 		return rc;
-	(void)amqp_queue_declare(c->amqp, MQ_CHANNEL, mq_amqp_bytes(bytes_str(queue)), 0, t->durable, 0, 0,
-		arguments_of(t, entries));
+	(void)amqp_queue_declare(c->amqp, MQ_CHANNEL, mq_amqp_bytes(bytes_str(queue)), 0,
+		t->durable, 0, 0, arguments_of(t, entries));
 	return answer(c, what, err);
 }
 
-static enum rc bind_queue(struct mq_conn *c, const char *queue, const struct config_binding *b,
-	struct err *err)
+static enum rc bind_queue(
+	struct mq_conn *c, const char *queue, const struct config_binding *b, struct err *err)
 {
 	AUTO(free) char *what = xasprintf("binding queue %s to exchange %s", queue, b->exchange);
 	const char *key = b->routing_key != NULL ? b->routing_key : "";

@@ -61,7 +61,8 @@ static enum rc decode_one(const struct span *s, const char **p, char *ret, struc
 	int high = s->end - at > 2 ? hex(at[1]) : -1;
 	int low = high >= 0 ? hex(at[2]) : -1;
 	if (low < 0)
-		return bad(err, s, at, "% is followed by two hexadecimal digits; a % itself is %25");
+		return bad(
+			err, s, at, "% is followed by two hexadecimal digits; a % itself is %25");
 	if (high == 0 && low == 0)
 		return bad(err, s, at, "a NUL is not allowed");
 	*ret = (char)(high * 16 + low);
@@ -69,7 +70,8 @@ static enum rc decode_one(const struct span *s, const char **p, char *ret, struc
 	return RC_OK;
 }
 
-static enum rc decode(const struct span *s, const char *what, char *ret, size_t size, struct err *err)
+static enum rc decode(
+	const struct span *s, const char *what, char *ret, size_t size, struct err *err)
 {
 	size_t n = 0;
 	for (const char *p = s->begin; p < s->end;) {
@@ -151,7 +153,8 @@ static bool is_ipv6(const char *host)
 }
 
 /* s is what stands between the brackets, or the name. */
-static enum rc parse_host(const struct span *s, bool in_brackets, struct mq_uri *ret, struct err *err)
+static enum rc parse_host(
+	const struct span *s, bool in_brackets, struct mq_uri *ret, struct err *err)
 {
 	static const char allowed[] =
 		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
@@ -185,7 +188,8 @@ static enum rc parse_host_port(const struct span *s, struct mq_uri *ret, struct 
 		struct span port = span_of(s, behind < s->end ? behind + 1 : behind, s->end);
 		if (find(&port, ':') != NULL)
 			return bad(err, s, s->begin,
-				"an IPv6 address stands in brackets; a : within user or password is %3A");
+				"an IPv6 address stands in brackets; a : within user or password "
+				"is %3A");
 	}
 	enum rc rc = parse_host(&host, in_brackets, ret, err);
 	if (rc != RC_OK || behind == s->end)
@@ -239,7 +243,8 @@ static enum rc parse(struct span rest, struct mq_uri *ret, struct err *err)
 	struct span vhost = span_of(&rest, slash + 1, rest.end);
 	if (find(&authority, '@') == NULL && find(&vhost, '@') != NULL)
 		return bad(err, &rest, slash,
-			"a / within user or password is written as %2F, an @ within the vhost as %40");
+			"a / within user or password is written as %2F, an @ within the vhost as "
+			"%40");
 	rc = parse_authority(&authority, ret, err);
 	return rc == RC_OK ? parse_vhost(&vhost, ret, err) : rc;
 }

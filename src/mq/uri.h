@@ -10,9 +10,9 @@
 
 struct mq_uri {
 	bool tls;
-	char host[256]; /* IPv6 without its brackets */
-	uint16_t port;  /* 5672, 5671 */
-	char user[256]; /* "guest" if absent */
+	char host[256];      /* IPv6 without its brackets */
+	uint16_t port;       /* 5672, 5671 */
+	char user[256];      /* "guest" if absent */
 	char password[1024]; /* "guest" if user and password are absent */
 	bool has_user, has_password;
 	char vhost[256]; /* "/" if absent; "" if the path is a lone "/" */

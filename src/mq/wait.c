@@ -17,7 +17,8 @@ static int left_ms(uint64_t deadline_ms)
 
 enum rc mq_wait_fd(int fd, short events, uint64_t deadline_ms, int interrupt_fd, struct err *err)
 {
-	struct pollfd fds[] = {{.fd = fd, .events = events}, {.fd = interrupt_fd, .events = POLLIN}};
+	struct pollfd fds[] = {
+		{.fd = fd, .events = events}, {.fd = interrupt_fd, .events = POLLIN}};
 	for (;;) {
 		int timeout = left_ms(deadline_ms);
 		int n = poll(fds, 2, timeout);

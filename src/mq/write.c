@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What is sent without waiting for an answer: frames, heartbeats, consume and cancel, settlements. */
+/* What is sent without waiting for an answer: frames, heartbeats, consume and cancel, settlements.
+ */
 #include "mq/conn.h"
 
 #include <assert.h>
@@ -58,8 +59,8 @@ uint32_t mq_heartbeat_s(const struct mq_conn *c)
 }
 
 /* A method on a closed channel would be answered by the loss of the whole connection (504). */
-static enum rc send_on_channel(struct mq_conn *c, amqp_method_number_t id, const void *method,
-	struct err *err)
+static enum rc send_on_channel(
+	struct mq_conn *c, amqp_method_number_t id, const void *method, struct err *err)
 {
 	if (!c->is_channel_open && !c->is_lost)
 		return err_set(err, RC_RETRY, "the channel is closed; its deliveries are void");

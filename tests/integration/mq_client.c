@@ -13,7 +13,8 @@ struct config_broker *broker_config(const char *uri)
 	static struct config_broker b;
 	static char text[512];
 	static char *uris[] = {text};
-	(void)snprintf(text, sizeof text, "%s", uri != NULL ? uri : environment("INBOXD_TEST_AMQP_URI"));
+	(void)snprintf(
+		text, sizeof text, "%s", uri != NULL ? uri : environment("INBOXD_TEST_AMQP_URI"));
 	b = (struct config_broker){
 		.uris = {.items = uris, .n = 1}, .heartbeat_s = 30, .connect_timeout_ms = 10000};
 	return &b;
@@ -96,16 +97,21 @@ const char *queue_new(struct mq_conn *c)
 	static unsigned n;
 	char *name = names[n++ % 4];
 	char type[] = "classic", argument[] = "x-expires";
-	struct config_argument expires = {.name = argument, .kind = ARGUMENT_INTEGER, .integer = 60000};
-	const struct config_topology t = {
-		.declare = true, .type = type, .durable = true, .arguments = &expires, .n_arguments = 1};
+	struct config_argument expires = {
+		.name = argument, .kind = ARGUMENT_INTEGER, .integer = 60000};
+	const struct config_topology t = {.declare = true,
+		.type = type,
+		.durable = true,
+		.arguments = &expires,
+		.n_arguments = 1};
 	struct err err = {0};
 	(void)snprintf(name, sizeof names[0], "mq.%d.%u", (int)getpid(), n);
 	ck_assert_msg(mq_declare(c, name, &t, &err) == RC_OK, "%s", err.text);
 	return name;
 }
 
-void client_publish(struct mq_conn *c, const char *queue, struct bytes properties, struct bytes body)
+void client_publish(
+	struct mq_conn *c, const char *queue, struct bytes properties, struct bytes body)
 {
 	struct err err = {0};
 	enum rc rc = mq_publish(c, bytes_str(""), bytes_str(queue), properties, body, &err);

@@ -28,7 +28,8 @@ void no_event(struct mq_conn *c, int ms);
 /* A new classic queue, gone a minute after its last use; static. */
 const char *queue_new(struct mq_conn *c);
 /* Publishes to a queue and waits for the confirm; needs mq_confirm_select before. */
-void client_publish(struct mq_conn *c, const char *queue, struct bytes properties, struct bytes body);
+void client_publish(
+	struct mq_conn *c, const char *queue, struct bytes properties, struct bytes body);
 
 /* The broker's own name for this connection, as an Erlang expression of its pid. */
 const char *broker_pid(const struct mq_conn *c);

@@ -18,8 +18,8 @@ struct pair {
 static struct pair pair_open(void)
 {
 	struct err err = {0};
-	struct pair p = {
-		.consumer = client_open(broker_config(NULL)), .publisher = client_open(broker_config(NULL))};
+	struct pair p = {.consumer = client_open(broker_config(NULL)),
+		.publisher = client_open(broker_config(NULL))};
 	ck_assert_int_eq(mq_confirm_select(p.publisher, &err), RC_OK);
 	p.queue = queue_new(p.publisher);
 	return p;
@@ -116,7 +116,8 @@ START_TEST(a_body_of_sixteen_mebibytes_passes)
 }
 END_TEST
 
-/* Every type of field value that RabbitMQ knows, each in a header of its own, and every property. */
+/* Every type of field value that RabbitMQ knows, each in a header of its own, and every property.
+ */
 static void add_every_property(struct buf *out)
 {
 	static const uint8_t table[] = "\1tt\1"
@@ -139,8 +140,8 @@ static void add_every_property(struct buf *out)
 				       "\1VV"
 				       "\1xx\x00\x00\x00\x02\xff\x00"
 				       "\1tV"; /* a name may come twice */
-	static const char *const texts[] = {"text/plain", "gzip", NULL, NULL, NULL, "corr", "reply", "60000",
-		"id \xff\xfe", NULL, "type", NULL, "app", "cluster"};
+	static const char *const texts[] = {"text/plain", "gzip", NULL, NULL, NULL, "corr", "reply",
+		"60000", "id \xff\xfe", NULL, "type", NULL, "app", "cluster"};
 	buf_add_u16(out, 0xfffc & ~0x0010); /* all but user id, which must be the login's */
 	for (size_t i = 0; i < 2; i++) {
 		buf_add_byte(out, (uint8_t)strlen(texts[i]));
@@ -182,9 +183,10 @@ START_TEST(deeply_nested_headers_harm_nobody)
 {
 	struct pair p = pair_open();
 	struct err err = {0};
-	const char *answer = broker_eval(
-		"rabbit_basic:publish(rabbit_misc:r(<<\"/\">>, exchange, <<>>), <<\"%s\">>, [{headers, "
-		"lists:foldl(fun(_, T) -> [{<<\"a\">>, table, T}] end, [], lists:seq(1, 17000))}], <<\"x\">>)",
+	const char *answer = broker_eval("rabbit_basic:publish(rabbit_misc:r(<<\"/\">>, exchange, "
+					 "<<>>), <<\"%s\">>, [{headers, "
+					 "lists:foldl(fun(_, T) -> [{<<\"a\">>, table, T}] end, "
+					 "[], lists:seq(1, 17000))}], <<\"x\">>)",
 		p.queue);
 	ck_assert_msg(strstr(answer, "error") == NULL, "%s", answer);
 	consume(p.consumer, p.queue, 1);
@@ -214,7 +216,8 @@ START_TEST(a_message_for_nobody_comes_back_before_its_confirm)
 	AUTO(free) uint8_t *body = xcalloc(1, 300000);
 	add_every_property(&sent);
 	ok(mq_publish(p.publisher, bytes_str("amq.direct"), bytes_str("nobody"), buf_bytes(&sent),
-		   bytes_of(body, 300000), &err), &err);
+		   bytes_of(body, 300000), &err),
+		&err);
 	struct mq_event e = event(p.publisher, MQ_RETURNED);
 	ck_assert_uint_eq(e.code, 312);
 	ck_assert_str_eq(e.text, "NO_ROUTE");
@@ -233,10 +236,14 @@ START_TEST(what_can_be_no_message_is_refused_and_harms_nothing)
 	struct err err = {0};
 	AUTO(free) uint8_t *much = xcalloc(1, 200000);
 	const struct bytes queue = bytes_str(p.queue), x = bytes_str("x");
-	ck_assert_int_eq(mq_publish(p.publisher, x, queue, bytes_of("\xff", 1), x, &err), RC_REJECT);
-	ck_assert_int_eq(mq_publish(p.publisher, x, queue, bytes_of("\x80\x00\x05xx", 5), x, &err), RC_REJECT);
-	ck_assert_int_eq(mq_publish(p.publisher, x, queue, bytes_of(much, 200000), x, &err), RC_REJECT);
-	ck_assert_int_eq(mq_publish(p.publisher, x, bytes_of(much, 256), NO_PROPERTIES, x, &err), RC_REJECT);
+	ck_assert_int_eq(
+		mq_publish(p.publisher, x, queue, bytes_of("\xff", 1), x, &err), RC_REJECT);
+	ck_assert_int_eq(mq_publish(p.publisher, x, queue, bytes_of("\x80\x00\x05xx", 5), x, &err),
+		RC_REJECT);
+	ck_assert_int_eq(
+		mq_publish(p.publisher, x, queue, bytes_of(much, 200000), x, &err), RC_REJECT);
+	ck_assert_int_eq(
+		mq_publish(p.publisher, x, bytes_of(much, 256), NO_PROPERTIES, x, &err), RC_REJECT);
 	client_publish(p.publisher, p.queue, NO_PROPERTIES, x);
 	pair_close(&p);
 }
@@ -302,8 +309,10 @@ END_TEST
 START_TEST(the_broker_knows_who_we_are_and_what_we_understand)
 {
 	struct mq_conn *c = client_open(broker_config(NULL));
-	const char *answer = broker_eval("rabbit_reader:info(%s, [client_properties, timeout, frame_max, "
-					 "channel_max, user, vhost])", broker_pid(c));
+	const char *answer =
+		broker_eval("rabbit_reader:info(%s, [client_properties, timeout, frame_max, "
+			    "channel_max, user, vhost])",
+			broker_pid(c));
 	static const char *const parts[] = {
 		"{<<\"product\">>,longstr,<<\"inboxd\">>}",
 		"{<<\"version\">>,longstr,<<\"",
@@ -325,15 +334,16 @@ END_TEST
 
 static char *uri_for(const char *user_password, const char *vhost)
 {
-	return xasprintf("amqp://%s@127.0.0.1:%s/%s", user_password, environment("INBOXD_TEST_AMQP_PORT"),
-		vhost);
+	return xasprintf("amqp://%s@127.0.0.1:%s/%s", user_password,
+		environment("INBOXD_TEST_AMQP_PORT"), vhost);
 }
 
-static void user_new(const char *user, const char *password, const char *vhost, const char *configure,
-	const char *write, const char *read)
+static void user_new(const char *user, const char *password, const char *vhost,
+	const char *configure, const char *write, const char *read)
 {
 	const char *answer = broker_eval(
-		"rabbit_auth_backend_internal:put_user(#{name => <<\"%s\">>, password => <<\"%s\">>, "
+		"rabbit_auth_backend_internal:put_user(#{name => <<\"%s\">>, password => "
+		"<<\"%s\">>, "
 		"tags => <<>>}, <<\"test\">>), "
 		"rabbit_auth_backend_internal:set_permissions(<<\"%s\">>, <<\"%s\">>, <<\"%s\">>, "
 		"<<\"%s\">>, <<\"%s\">>, <<\"test\">>)",
@@ -343,7 +353,8 @@ static void user_new(const char *user, const char *password, const char *vhost, 
 
 static void user_gone(const char *user)
 {
-	(void)broker_eval("rabbit_auth_backend_internal:delete_user(<<\"%s\">>, <<\"test\">>)", user);
+	(void)broker_eval(
+		"rabbit_auth_backend_internal:delete_user(<<\"%s\">>, <<\"test\">>)", user);
 }
 
 START_TEST(a_wrong_password_is_a_clear_refusal_without_the_password)
@@ -357,7 +368,8 @@ START_TEST(a_wrong_vhost_is_named)
 {
 	AUTO(free) char *login = xasprintf("inboxd:%s", environment("INBOXD_TEST_AMQP_PASSWORD"));
 	AUTO(free) char *uri = uri_for(login, "nowhere");
-	client_refused(broker_config(uri), RC_UNAVAILABLE, "530 NOT_ALLOWED - vhost nowhere not found");
+	client_refused(
+		broker_config(uri), RC_UNAVAILABLE, "530 NOT_ALLOWED - vhost nowhere not found");
 	user_new("mq.lodger", "hunter2", "/", "", "", "");
 	AUTO(free) char *lodger = uri_for("mq.lodger:hunter2", "nowhere");
 	client_refused(broker_config(lodger), RC_UNAVAILABLE, "nowhere");
@@ -381,8 +393,9 @@ START_TEST(odd_users_passwords_and_vhosts_log_in_by_uri_and_by_option)
 	b->vhost = vhost;
 	c = client_open(b);
 	const char *answer = broker_eval("rabbit_reader:info(%s, [user, vhost])", broker_pid(c));
-	ck_assert_msg(strstr(answer, "<<\"u@x\">>") != NULL && strstr(answer, "<<\"a/b\">>") != NULL, "%s",
-		answer);
+	ck_assert_msg(
+		strstr(answer, "<<\"u@x\">>") != NULL && strstr(answer, "<<\"a/b\">>") != NULL,
+		"%s", answer);
 	mq_conn_close(c, true);
 	user_gone(user);
 	(void)broker_eval("rabbit_vhost:delete(<<\"a/b\">>, <<\"test\">>)");
@@ -406,7 +419,8 @@ START_TEST(read_permission_alone_is_enough_to_consume)
 	const struct config_topology t = {.declare = true, .type = type, .durable = true};
 	struct mq_conn *declaring = client_open(broker_config(uri));
 	ck_assert_int_eq(mq_declare(declaring, "mq.not-yours", &t, &err), RC_UNAVAILABLE);
-	ck_assert_msg(strstr(err.text, "mq.not-yours") && strstr(err.text, "configure"), "%s", err.text);
+	ck_assert_msg(
+		strstr(err.text, "mq.not-yours") && strstr(err.text, "configure"), "%s", err.text);
 	ck_assert(!mq_is_lost(declaring));
 	consume(declaring, p.queue, 1);
 	mq_conn_close(declaring, true);
@@ -423,9 +437,10 @@ START_TEST(a_deleted_queue_cancels_its_consumer)
 	struct pair p = pair_open();
 	struct err err = {0};
 	consume(p.consumer, p.queue, 10);
-	const char *answer = broker_eval("{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, "
-					 "<<\"%s\">>)), rabbit_amqqueue:delete(Q, false, false, <<\"test\">>)",
-		p.queue);
+	const char *answer =
+		broker_eval("{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, "
+			    "<<\"%s\">>)), rabbit_amqqueue:delete(Q, false, false, <<\"test\">>)",
+			p.queue);
 	ck_assert_msg(strstr(answer, "ok") != NULL, "%s", answer);
 	(void)event(p.consumer, MQ_CANCELLED);
 	/* The connection goes on; a queue that is not there closes the channel alone. */
@@ -492,7 +507,8 @@ START_TEST(a_connection_closed_by_an_operator_says_so)
 	struct err err = {0};
 	consume(p.consumer, p.queue, 10);
 	ck_assert_str_eq(broker_eval("rabbit_networking:close_connection(%s, \"maintenance\")",
-		broker_pid(p.consumer)), "ok");
+				 broker_pid(p.consumer)),
+		"ok");
 	struct mq_event e = event(p.consumer, MQ_CLOSED);
 	ck_assert_uint_eq(e.code, 320);
 	ck_assert_msg(strstr(e.text, "maintenance") != NULL, "%s", e.text);
@@ -506,10 +522,12 @@ START_TEST(a_connection_closed_while_a_call_waits_says_so)
 {
 	struct mq_conn *c = client_open(broker_config(NULL));
 	struct err err = {0};
-	ck_assert_str_eq(
-		broker_eval("rabbit_networking:close_connection(%s, \"maintenance\")", broker_pid(c)), "ok");
+	ck_assert_str_eq(broker_eval("rabbit_networking:close_connection(%s, \"maintenance\")",
+				 broker_pid(c)),
+		"ok");
 	ck_assert_int_eq(mq_confirm_select(c, &err), RC_UNAVAILABLE);
-	ck_assert_msg(strstr(err.text, "320 CONNECTION_FORCED - maintenance") != NULL, "%s", err.text);
+	ck_assert_msg(
+		strstr(err.text, "320 CONNECTION_FORCED - maintenance") != NULL, "%s", err.text);
 	ck_assert(mq_is_lost(c));
 	mq_conn_close(c, true);
 }
@@ -522,7 +540,8 @@ START_TEST(goodbye_gives_unsettled_deliveries_back_at_once)
 	AUTO(buf) struct buf body = {0};
 	for (int i = 0; i < 500; i++)
 		ok(mq_publish(p.publisher, bytes_str(""), bytes_str(p.queue), NO_PROPERTIES,
-			   bytes_of(none, 2), &err), &err);
+			   bytes_of(none, 2), &err),
+			&err);
 	consume(p.consumer, p.queue, 1000);
 	(void)delivery(p.consumer, &body);
 	ok(mq_ack(p.consumer, 1, false, &err), &err);
@@ -548,7 +567,8 @@ START_TEST(an_alarm_blocks_publishing_and_never_acks)
 	for (int i = 0; i < 20; i++)
 		(void)delivery(p.consumer, &body);
 	(void)broker_eval("vm_memory_monitor:set_vm_memory_high_watermark(0.00001)");
-	ok(mq_publish(p.publisher, bytes_str(""), bytes_str(p.queue), NO_PROPERTIES, bytes_str("x"), &err),
+	ok(mq_publish(p.publisher, bytes_str(""), bytes_str(p.queue), NO_PROPERTIES, bytes_str("x"),
+		   &err),
 		&err);
 	struct mq_event blocked = event(p.publisher, MQ_BLOCKED);
 	ok(mq_ack(p.consumer, 20, true, &err), &err);
@@ -570,8 +590,11 @@ static void declare_as(struct mq_conn *c, const char *queue, char *type, char *n
 	struct config_argument arguments[] = {
 		{.name = name, .kind = ARGUMENT_INTEGER, .integer = value},
 	};
-	const struct config_topology t = {.declare = true, .type = type, .durable = true,
-		.arguments = arguments, .n_arguments = name != NULL};
+	const struct config_topology t = {.declare = true,
+		.type = type,
+		.durable = true,
+		.arguments = arguments,
+		.n_arguments = name != NULL};
 	enum rc rc = mq_declare(c, queue, &t, err);
 	ck_assert_msg(rc == expected, "%s: %s", rc_name(rc), err->text);
 }
@@ -587,13 +610,16 @@ START_TEST(an_existing_queue_that_differs_is_left_alone_and_named)
 	declare_as(c, queue, NULL, length, 5, RC_OK, &err);
 	declare_as(c, queue, classic, length, 6, RC_FATAL, &err);
 	ck_assert_msg(strstr(err.text, queue) && strstr(err.text, "'x-max-length'") &&
-		strstr(err.text, "remove `topology:`"), "%s", err.text);
+			strstr(err.text, "remove `topology:`"),
+		"%s", err.text);
 	ck_assert(!mq_is_lost(c));
 	declare_as(c, queue, quorum, length, 5, RC_FATAL, &err);
 	ck_assert_msg(strstr(err.text, "x-queue-type") != NULL, "%s", err.text);
 	consume(c, queue, 1); /* goes on all the same */
-	(void)broker_eval("{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, <<\"%s\">>)), "
-			  "rabbit_amqqueue:delete(Q, false, false, <<\"test\">>)", queue);
+	(void)broker_eval(
+		"{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, <<\"%s\">>)), "
+		"rabbit_amqqueue:delete(Q, false, false, <<\"test\">>)",
+		queue);
 	(void)event(c, MQ_CANCELLED);
 	mq_conn_close(c, true);
 }
@@ -609,8 +635,11 @@ START_TEST(a_queue_made_without_a_type_is_classic_and_one_may_be_quorum_or_lazy)
 	AUTO(free) char *replicated = xasprintf("%s.quorum", base);
 	AUTO(free) char *slow = xasprintf("%s.lazy", base);
 	struct config_argument argument = {.name = mode, .kind = ARGUMENT_STRING, .string = lazy};
-	const struct config_topology t = {.declare = true, .type = classic, .durable = true,
-		.arguments = &argument, .n_arguments = 1};
+	const struct config_topology t = {.declare = true,
+		.type = classic,
+		.durable = true,
+		.arguments = &argument,
+		.n_arguments = 1};
 	declare_as(c, plain, NULL, NULL, 0, RC_OK, &err);
 	declare_as(c, plain, classic, NULL, 0, RC_OK, &err);
 	declare_as(c, replicated, quorum, NULL, 0, RC_OK, &err);
@@ -620,8 +649,9 @@ START_TEST(a_queue_made_without_a_type_is_classic_and_one_may_be_quorum_or_lazy)
 	char *const queues[] = {plain, replicated, slow};
 	for (size_t i = 0; i < 3; i++) {
 		consume(c, queues[i], 1);
-		(void)broker_eval("{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, "
-				  "<<\"%s\">>)), rabbit_amqqueue:delete(Q, false, false, <<\"test\">>)",
+		(void)broker_eval(
+			"{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, "
+			"<<\"%s\">>)), rabbit_amqqueue:delete(Q, false, false, <<\"test\">>)",
 			queues[i]);
 		(void)event(c, MQ_CANCELLED);
 	}
@@ -634,19 +664,29 @@ START_TEST(bindings_are_made_and_a_missing_exchange_is_named)
 	struct pair p = pair_open();
 	struct err err = {0};
 	AUTO(buf) struct buf body = {0};
-	char type[] = "classic", topic[] = "amq.topic", key[] = "capture.#", missing[] = "no.such.exchange";
+	char type[] = "classic", topic[] = "amq.topic", key[] = "capture.#",
+	     missing[] = "no.such.exchange";
 	char expires[] = "x-expires", fanout[] = "amq.fanout";
-	struct config_argument argument = {.name = expires, .kind = ARGUMENT_INTEGER, .integer = 60000};
-	struct config_binding bindings[] = {{.exchange = topic, .routing_key = key}, {.exchange = fanout}};
-	struct config_topology t = {.declare = true, .type = type, .durable = true, .arguments = &argument,
-		.n_arguments = 1, .bindings = bindings, .n_bindings = 2};
+	struct config_argument argument = {
+		.name = expires, .kind = ARGUMENT_INTEGER, .integer = 60000};
+	struct config_binding bindings[] = {
+		{.exchange = topic, .routing_key = key}, {.exchange = fanout}};
+	struct config_topology t = {.declare = true,
+		.type = type,
+		.durable = true,
+		.arguments = &argument,
+		.n_arguments = 1,
+		.bindings = bindings,
+		.n_bindings = 2};
 	ok(mq_declare(p.consumer, p.queue, &t, &err), &err);
 	ok(mq_publish(p.publisher, bytes_str("amq.topic"), bytes_str("capture.a.b"), NO_PROPERTIES,
-		   bytes_str("x"), &err), &err);
+		   bytes_str("x"), &err),
+		&err);
 	(void)event(p.publisher, MQ_CONFIRMED);
 	bindings[1].exchange = missing;
 	ck_assert_int_eq(mq_declare(p.consumer, p.queue, &t, &err), RC_UNAVAILABLE);
-	ck_assert_msg(strstr(err.text, "no.such.exchange") && strstr(err.text, p.queue), "%s", err.text);
+	ck_assert_msg(
+		strstr(err.text, "no.such.exchange") && strstr(err.text, p.queue), "%s", err.text);
 	ck_assert(!mq_is_lost(p.consumer));
 	consume(p.consumer, p.queue, 1);
 	struct mq_event e = delivery(p.consumer, &body);
@@ -660,12 +700,14 @@ UNIT_SUITE_TIMEOUT(60, "mq/broker", messages_are_acked_given_back_and_rejected, 
 	a_body_of_sixteen_mebibytes_passes, properties_of_every_kind_arrive_byte_for_byte,
 	deeply_nested_headers_harm_nobody, a_message_for_nobody_comes_back_before_its_confirm,
 	what_can_be_no_message_is_refused_and_harms_nothing, properties_that_fill_a_frame_pass,
-	deliveries_that_cross_a_call_are_kept, cancel_stops_deliveries_and_consuming_can_begin_again,
+	deliveries_that_cross_a_call_are_kept,
+	cancel_stops_deliveries_and_consuming_can_begin_again,
 	the_broker_knows_who_we_are_and_what_we_understand,
 	a_wrong_password_is_a_clear_refusal_without_the_password, a_wrong_vhost_is_named,
 	odd_users_passwords_and_vhosts_log_in_by_uri_and_by_option,
 	read_permission_alone_is_enough_to_consume, a_deleted_queue_cancels_its_consumer,
-	an_unknown_tag_costs_the_channel_alone, the_brokers_consumer_timeout_costs_the_channel_alone,
+	an_unknown_tag_costs_the_channel_alone,
+	the_brokers_consumer_timeout_costs_the_channel_alone,
 	a_connection_closed_by_an_operator_says_so, a_connection_closed_while_a_call_waits_says_so,
 	goodbye_gives_unsettled_deliveries_back_at_once, an_alarm_blocks_publishing_and_never_acks,
 	an_existing_queue_that_differs_is_left_alone_and_named,

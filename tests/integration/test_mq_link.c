@@ -55,8 +55,9 @@ static int listener_start(const struct cert *server, const struct cert *ca)
 	AUTO(buf) struct buf options = {0};
 	add_certificate(&options, server);
 	add_ca(&options, ca);
-	int port = atoi(broker_eval("{ok, S} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]), {ok, P} = "
-				    "inet:port(S), gen_tcp:close(S), P"));
+	int port =
+		atoi(broker_eval("{ok, S} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]), {ok, P} = "
+				 "inet:port(S), gen_tcp:close(S), P"));
 	const char *answer = broker_eval(
 		"Listener = {\"127.0.0.1\", %d, inet}, Options = [%s], "
 		"case erlang:function_exported(rabbit_networking, start_ssl_listener, 4) of "
@@ -139,22 +140,26 @@ START_TEST(large_messages_pass_the_brokers_own_tls)
 }
 END_TEST
 
-/* Needs the broker's plugin rabbitmq_auth_mechanism_ssl; its code is loaded here if it is not enabled. */
+/* Needs the broker's plugin rabbitmq_auth_mechanism_ssl; its code is loaded here if it is not
+ * enabled. */
 static void offer_external(void)
 {
 	const char *answer = broker_eval(
-		"[code:add_pathz(D) || D <- filelib:wildcard(filename:dirname(code:lib_dir(rabbit)) ++ "
+		"[code:add_pathz(D) || D <- "
+		"filelib:wildcard(filename:dirname(code:lib_dir(rabbit)) ++ "
 		"\"/rabbitmq_auth_mechanism_ssl-*/ebin\")], "
 		"application:set_env(rabbit, auth_mechanisms, ['PLAIN', 'AMQPLAIN', 'EXTERNAL']), "
 		"application:set_env(rabbit, ssl_cert_login_from, common_name), "
 		"application:set_env(rabbit, ssl_options, [{verify, verify_peer}]), "
-		"rabbit_registry:register(auth_mechanism, <<\"EXTERNAL\">>, rabbit_auth_mechanism_ssl)");
+		"rabbit_registry:register(auth_mechanism, <<\"EXTERNAL\">>, "
+		"rabbit_auth_mechanism_ssl)");
 	ck_assert_msg(strcmp(answer, "ok") == 0, "%s", answer);
 }
 
 static void withdraw_external(void)
 {
-	(void)broker_eval("rabbit_auth_backend_internal:delete_user(<<\"mq.certified\">>, <<\"test\">>)");
+	(void)broker_eval(
+		"rabbit_auth_backend_internal:delete_user(<<\"mq.certified\">>, <<\"test\">>)");
 	(void)broker_eval("rabbit_registry:unregister(auth_mechanism, <<\"EXTERNAL\">>), "
 			  "application:set_env(rabbit, ssl_options, []), "
 			  "application:set_env(rabbit, auth_mechanisms, ['PLAIN', 'AMQPLAIN'])");
@@ -175,7 +180,8 @@ START_TEST(a_certificate_logs_in_without_a_password)
 	const char *answer = broker_eval(
 		"rabbit_auth_backend_internal:put_user(#{name => <<\"mq.certified\">>, password => "
 		"<<\"hunter2\">>, tags => <<>>}, <<\"test\">>), "
-		"rabbit_auth_backend_internal:set_permissions(<<\"mq.certified\">>, <<\"/\">>, <<\".*\">>, "
+		"rabbit_auth_backend_internal:set_permissions(<<\"mq.certified\">>, <<\"/\">>, "
+		"<<\".*\">>, "
 		"<<\".*\">>, <<\".*\">>, <<\"test\">>)");
 	ck_assert_msg(strcmp(answer, "ok") == 0, "%s", answer);
 	struct mq_conn *c = client_open(&b);
@@ -196,8 +202,8 @@ START_TEST(a_frozen_link_is_lost_after_two_heartbeats_and_an_idle_one_lives)
 	struct mq_event e;
 	struct err err = {0};
 	relay_start(&r);
-	AUTO(free) char *uri = xasprintf("amqp://inboxd:%s@127.0.0.1:%u",
-		environment("INBOXD_TEST_AMQP_PASSWORD"), r.port);
+	AUTO(free) char *uri = xasprintf(
+		"amqp://inboxd:%s@127.0.0.1:%u", environment("INBOXD_TEST_AMQP_PASSWORD"), r.port);
 	struct config_broker *b = broker_config(uri);
 	b->heartbeat_s = 1;
 	struct mq_conn *c = client_open(b);
@@ -229,8 +235,8 @@ START_TEST(a_link_frozen_within_a_message_is_lost_too)
 	const char *queue = queue_new(publisher);
 	client_publish(publisher, queue, NO_PROPERTIES, bytes_of(body, 8 << 20));
 	relay_start(&r);
-	AUTO(free) char *uri = xasprintf("amqp://inboxd:%s@127.0.0.1:%u",
-		environment("INBOXD_TEST_AMQP_PASSWORD"), r.port);
+	AUTO(free) char *uri = xasprintf(
+		"amqp://inboxd:%s@127.0.0.1:%u", environment("INBOXD_TEST_AMQP_PASSWORD"), r.port);
 	struct config_broker *b = broker_config(uri);
 	b->heartbeat_s = 1;
 	struct mq_conn *c = client_open(b);

@@ -20,15 +20,17 @@ static void set_names(struct cert *c, const char *common_name, const struct cert
 {
 	X509_NAME *name = X509_NAME_new();
 	ck_assert_int_eq(X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_UTF8,
-		(const unsigned char *)common_name, -1, -1, 0), 1);
+				 (const unsigned char *)common_name, -1, -1, 0),
+		1);
 	ck_assert_int_eq(X509_set_subject_name(c->x509, name), 1);
 	ck_assert_int_eq(X509_set_issuer_name(c->x509,
-		issuer != NULL ? X509_get_subject_name(issuer->x509) : name), 1);
+				 issuer != NULL ? X509_get_subject_name(issuer->x509) : name),
+		1);
 	X509_NAME_free(name);
 }
 
-void cert_make(struct cert *ret, const char *common_name, const char *alt_names, int from_days, int to_days,
-	const struct cert *issuer)
+void cert_make(struct cert *ret, const char *common_name, const char *alt_names, int from_days,
+	int to_days, const struct cert *issuer)
 {
 	static long serial = 1;
 	enum { DAY = 86400 };
@@ -42,7 +44,8 @@ void cert_make(struct cert *ret, const char *common_name, const char *alt_names,
 	(void)X509_set_pubkey(c.x509, c.key);
 	set_names(&c, common_name, issuer);
 	X509V3_set_ctx(&ctx, issuer != NULL ? issuer->x509 : c.x509, c.x509, NULL, NULL, 0);
-	add_extension(&c, &ctx, NID_basic_constraints, issuer == NULL ? "critical,CA:TRUE" : "CA:FALSE");
+	add_extension(
+		&c, &ctx, NID_basic_constraints, issuer == NULL ? "critical,CA:TRUE" : "CA:FALSE");
 	add_extension(&c, &ctx, NID_subject_key_identifier, "hash");
 	if (alt_names != NULL)
 		add_extension(&c, &ctx, NID_subject_alt_name, alt_names);
@@ -61,7 +64,9 @@ void cert_write(const struct cert *c, const char *path, const char *password)
 	FILE *f = fopen(path, "w");
 	ck_assert_ptr_nonnull(f);
 	ck_assert_int_eq(PEM_write_X509(f, c->x509), 1);
-	ck_assert_int_eq(PEM_write_PKCS8PrivateKey(f, c->key, password != NULL ? EVP_aes_128_cbc() : NULL,
-		password, password != NULL ? (int)strlen(password) : 0, NULL, NULL), 1);
+	ck_assert_int_eq(
+		PEM_write_PKCS8PrivateKey(f, c->key, password != NULL ? EVP_aes_128_cbc() : NULL,
+			password, password != NULL ? (int)strlen(password) : 0, NULL, NULL),
+		1);
 	ck_assert_int_eq(fclose(f), 0);
 }

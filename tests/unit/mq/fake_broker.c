@@ -11,13 +11,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define CHECK(condition) \
-	do { \
-		if (!(condition)) { \
-			(void)fprintf(stderr, "fake broker, line %d: %s: %s\n", __LINE__, #condition, \
-				strerror(errno)); \
-			abort(); \
-		} \
+#define CHECK(condition)                                                                  \
+	do {                                                                              \
+		if (!(condition)) {                                                       \
+			(void)fprintf(stderr, "fake broker, line %d: %s: %s\n", __LINE__, \
+				#condition, strerror(errno));                             \
+			abort();                                                          \
+		}                                                                         \
 	} while (0)
 
 void add_short(struct buf *out, const char *text)
@@ -51,7 +51,8 @@ void add_method(struct buf *out, uint16_t channel, uint32_t method, struct bytes
 	buf_done(&payload);
 }
 
-void add_deliver(struct buf *out, uint64_t tag, bool redelivered, const char *exchange, const char *key)
+void add_deliver(
+	struct buf *out, uint64_t tag, bool redelivered, const char *exchange, const char *key)
 {
 	struct buf a = {0};
 	add_short(&a, "test");
@@ -279,7 +280,8 @@ void fake_start(struct fake_broker *f, void (*script)(struct fake_broker *f, int
 void fake_stop(struct fake_broker *f)
 {
 	if (f->script != NULL) {
-		(void)shutdown(f->listener, SHUT_RDWR); /* whom nobody has called need not wait on */
+		(void)shutdown(
+			f->listener, SHUT_RDWR); /* whom nobody has called need not wait on */
 		CHECK(pthread_join(f->thread, NULL) == 0);
 	}
 	(void)close(f->listener);

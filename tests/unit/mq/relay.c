@@ -19,7 +19,8 @@ struct link {
 
 static struct sockaddr_in loopback(uint16_t port)
 {
-	return (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port),
+	return (struct sockaddr_in){.sin_family = AF_INET,
+		.sin_port = htons(port),
 		.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
@@ -31,8 +32,9 @@ static ssize_t client_read(const struct link *l, void *buf, int size)
 static bool client_write(const struct link *l, const uint8_t *buf, ssize_t size)
 {
 	for (ssize_t at = 0; at < size;) {
-		ssize_t n = l->ssl != NULL ? SSL_write(l->ssl, buf + at, (int)(size - at))
-					   : send(l->client, buf + at, (size_t)(size - at), MSG_NOSIGNAL);
+		ssize_t n = l->ssl != NULL
+			? SSL_write(l->ssl, buf + at, (int)(size - at))
+			: send(l->client, buf + at, (size_t)(size - at), MSG_NOSIGNAL);
 		if (n <= 0)
 			return false;
 		at += n;
@@ -55,7 +57,8 @@ static bool target_write(const struct link *l, const uint8_t *buf, ssize_t size)
 static bool move(struct relay *r, const struct link *l)
 {
 	uint8_t buf[65536];
-	struct pollfd p[] = {{.fd = l->client, .events = POLLIN}, {.fd = l->target, .events = POLLIN}};
+	struct pollfd p[] = {
+		{.fd = l->client, .events = POLLIN}, {.fd = l->target, .events = POLLIN}};
 	bool is_pending = l->ssl != NULL && SSL_pending(l->ssl) > 0;
 	(void)poll(p, 2, is_pending ? 0 : 20);
 	if (r->is_frozen)
@@ -87,7 +90,8 @@ static void drain(int client)
 static void serve(struct relay *r, int client)
 {
 	struct sockaddr_in address = loopback(r->target);
-	struct link l = {.client = client, .target = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+	struct link l = {
+		.client = client, .target = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
 	if (r->ctx != NULL) {
 		l.ssl = SSL_new(r->ctx);
 		(void)SSL_set_fd(l.ssl, client);
@@ -136,7 +140,8 @@ static void prepare_tls(struct relay *r)
 	}
 	if (r->client_ca != NULL) {
 		SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
-		ck_assert_int_eq(X509_STORE_add_cert(SSL_CTX_get_cert_store(ctx), r->client_ca->x509), 1);
+		ck_assert_int_eq(
+			X509_STORE_add_cert(SSL_CTX_get_cert_store(ctx), r->client_ca->x509), 1);
 	}
 	r->ctx = ctx;
 }

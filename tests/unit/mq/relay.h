@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Stands before a broker, real or fake: ends TLS, freezes, remembers what passed.  One connection at a
- * time, in a thread of the test. */
+/* Stands before a broker, real or fake: ends TLS, freezes, remembers what passed.  One connection
+ * at a time, in a thread of the test. */
 #ifndef INBOXD_TESTS_UNIT_MQ_RELAY_H
 #define INBOXD_TESTS_UNIT_MQ_RELAY_H
 

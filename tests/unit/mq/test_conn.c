@@ -17,8 +17,8 @@
 
 static const uint8_t no_properties[2];
 
-/* What is bounded by less must have ended by then, on a slow machine too; without its bound it would
- * take far longer. */
+/* What is bounded by less must have ended by then, on a slow machine too; without its bound it
+ * would take far longer. */
 enum { SOON = 2500 };
 
 /* Tries to connect and must fail; ms it took. */
@@ -176,8 +176,8 @@ START_TEST(uris_are_tried_by_number)
 	for (size_t which = 0; which < 4; which++) {
 		struct mq_conn *c = NULL;
 		struct mq_place place;
-		ck_assert_int_eq(mq_conn_open(&broker, which, "test", -1, &c, &place, NULL),
-			RC_UNAVAILABLE);
+		ck_assert_int_eq(
+			mq_conn_open(&broker, which, "test", -1, &c, &place, NULL), RC_UNAVAILABLE);
 		ck_assert_str_eq(place.address, which % 2 == 0 ? "127.0.0.1:1" : "[::1]:1");
 		ck_assert_str_eq(place.vhost, which % 2 == 0 ? "first" : "a/b");
 		ck_assert_str_eq(place.user, which % 2 == 0 ? "a" : "guest");
@@ -217,7 +217,8 @@ START_TEST(password_file_goes_before_password_before_uri)
 	assert_sasl((struct config_broker){0}, "\0u\0p", 4);
 	assert_sasl((struct config_broker){.password = password}, "\0u\0option", 9);
 	assert_sasl((struct config_broker){.user = user, .password = password}, "\0me\0option", 10);
-	assert_sasl((struct config_broker){.password = password, .password_file = path}, "\0u\0first", 8);
+	assert_sasl((struct config_broker){.password = password, .password_file = path},
+		"\0u\0first", 8);
 	/* read anew at each connect */
 	ck_assert_int_eq(pwrite(fd, "other\n", 6, 0), 6);
 	assert_sasl((struct config_broker){.password_file = path}, "\0u\0other", 8);
@@ -409,8 +410,10 @@ static void publish_to_frozen(int which)
 	AUTO(free) uint8_t *body = xcalloc(1, 16 << 20);
 	uint64_t begin = clock_ms();
 	ck_assert_int_eq(mq_publish(c, bytes_str(""), bytes_str("q"), bytes_of(no_properties, 2),
-		bytes_of(body, 16 << 20), &err), RC_UNAVAILABLE);
-	ck_assert_msg(strstr(err.text, "took nothing") != NULL || strstr(err.text, "timed out") != NULL,
+				 bytes_of(body, 16 << 20), &err),
+		RC_UNAVAILABLE);
+	ck_assert_msg(
+		strstr(err.text, "took nothing") != NULL || strstr(err.text, "timed out") != NULL,
 		"%s", err.text);
 	ck_assert_uint_lt(clock_ms() - begin, 2000 + SOON);
 	ck_assert_int_eq(mq_heartbeat(c, &err), RC_UNAVAILABLE); /* at once now */
@@ -437,7 +440,8 @@ static void ack_to_frozen(int which)
 	}
 	ck_assert_uint_lt(clock_ms() - last, 2000 + SOON);
 	/* Sometimes the kernel's own limit comes first. */
-	ck_assert_msg(strstr(err.text, "took nothing") != NULL || strstr(err.text, "timed out") != NULL,
+	ck_assert_msg(
+		strstr(err.text, "took nothing") != NULL || strstr(err.text, "timed out") != NULL,
 		"%s", err.text);
 	begin = clock_ms();
 	mq_conn_close(c, true);
@@ -511,8 +515,8 @@ END_TEST
 UNIT_SUITE("mq/conn", a_refused_connection_names_the_address_and_the_reason,
 	a_black_hole_takes_no_longer_than_allowed, an_interrupt_ends_connecting_at_once,
 	a_server_that_never_speaks_takes_no_longer_than_allowed,
-	a_channel_that_never_opens_takes_no_longer_than_allowed, a_server_of_another_kind_is_recognised,
-	an_unknown_host_is_named, uris_are_tried_by_number,
+	a_channel_that_never_opens_takes_no_longer_than_allowed,
+	a_server_of_another_kind_is_recognised, an_unknown_host_is_named, uris_are_tried_by_number,
 	password_file_goes_before_password_before_uri,
 	a_missing_password_file_is_named_and_may_come_later, a_bad_uri_is_for_a_person,
 	a_mechanism_that_is_not_offered_is_named, the_smaller_heartbeat_counts_and_none_is_ours,

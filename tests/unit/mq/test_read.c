@@ -128,8 +128,8 @@ static void undecodable_script(struct fake_broker *f, int fd)
 	add_header(&out, 5, bytes_of(properties, sizeof properties));
 	add_body(&out, bytes_str("hello"));
 	fake_send(fd, &out);
-	if (fake_receive(fd, &payload) != METHOD(60, 90) || payload.size != 13 || payload.data[11] != 41 ||
-		payload.data[12] != 0)
+	if (fake_receive(fd, &payload) != METHOD(60, 90) || payload.size != 13 ||
+		payload.data[11] != 41 || payload.data[12] != 0)
 		abort();
 	fake_await(fd, METHOD(10, 50));
 	if (fake_receive(fd, NULL) != 0)
@@ -217,7 +217,8 @@ static void body_alone_script(struct fake_broker *f, int fd)
 
 START_TEST(content_without_a_message_ends_the_connection)
 {
-	void (*const scripts[])(struct fake_broker *, int) = {header_alone_script, body_alone_script};
+	void (*const scripts[])(struct fake_broker *, int) = {
+		header_alone_script, body_alone_script};
 	for (int i = 0; i < 2; i++) {
 		struct fake_broker f;
 		fake_start(&f, scripts[i]);
@@ -340,7 +341,8 @@ START_TEST(a_closed_channel_is_answered_and_takes_nothing_until_it_is_reopened)
 	ck_assert_int_eq(mq_consume(c, "q", 1, &err), RC_RETRY);
 	ck_assert_int_eq(mq_cancel(c, &err), RC_RETRY);
 	ck_assert_int_eq(mq_publish(c, bytes_str(""), bytes_str("q"), bytes_of(no_properties, 2),
-		bytes_str(""), &err), RC_RETRY);
+				 bytes_str(""), &err),
+		RC_RETRY);
 	ck_assert_int_eq(mq_channel_reopen(c, &err), RC_OK);
 	ck_assert_uint_eq(event(c, MQ_DELIVERY).tag, 1);
 	ck_assert_int_eq(mq_ack(c, 1, false, &err), RC_OK);
@@ -407,8 +409,9 @@ START_TEST(a_returned_message_is_read_over_up_to_its_confirm)
 	struct err err = {0};
 	fake_start(&f, return_script);
 	struct mq_conn *c = opened(&f);
-	ck_assert_int_eq(mq_publish(c, bytes_str(""), bytes_str("nowhere"), bytes_of(no_properties, 2),
-		bytes_str("hello"), &err), RC_OK);
+	ck_assert_int_eq(mq_publish(c, bytes_str(""), bytes_str("nowhere"),
+				 bytes_of(no_properties, 2), bytes_str("hello"), &err),
+		RC_OK);
 	struct mq_event e = event(c, MQ_RETURNED);
 	ck_assert_uint_eq(e.code, 312);
 	ck_assert_str_eq(e.text, "NO_ROUTE");
@@ -531,5 +534,5 @@ UNIT_SUITE("mq/read", a_delivery_is_its_head_and_its_pieces,
 	the_end_of_the_socket_is_named, consuming_and_cancelling_come_as_events,
 	a_closed_channel_is_answered_and_takes_nothing_until_it_is_reopened,
 	a_closed_connection_is_answered_and_says_why,
-	a_returned_message_is_read_over_up_to_its_confirm, what_arrives_while_a_call_waits_is_read_later,
-	memory_does_not_grow_with_messages)
+	a_returned_message_is_read_over_up_to_its_confirm,
+	what_arrives_while_a_call_waits_is_read_later, memory_does_not_grow_with_messages)

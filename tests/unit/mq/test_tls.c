@@ -47,8 +47,10 @@ static void scene_prepare(struct scene *s, const char *alt_names, int from_days,
 	cert_write(&s->ca, s->ca_file, NULL);
 	cert_write(&s->client, s->client_file, NULL);
 	s->uris[0] = s->uri;
-	s->broker = (struct config_broker){.uris = {.items = s->uris, .n = 1}, .heartbeat_s = 60,
-		.connect_timeout_ms = 5000, .tls = {.ca = s->ca_file, .verify = TLS_VERIFY_FULL}};
+	s->broker = (struct config_broker){.uris = {.items = s->uris, .n = 1},
+		.heartbeat_s = 60,
+		.connect_timeout_ms = 5000,
+		.tls = {.ca = s->ca_file, .verify = TLS_VERIFY_FULL}};
 	s->relay.cert = &s->server;
 }
 
@@ -293,7 +295,8 @@ START_TEST(a_frozen_broker_behind_tls_ends_a_publish_within_two_heartbeats)
 	s.relay.is_frozen = true;
 	uint64_t begin = clock_ms();
 	ck_assert_int_eq(mq_publish(c, bytes_str(""), bytes_str("q"), bytes_of(no_properties, 2),
-		bytes_of(body, 16 << 20), &err), RC_UNAVAILABLE);
+				 bytes_of(body, 16 << 20), &err),
+		RC_UNAVAILABLE);
 	ck_assert_uint_lt(clock_ms() - begin, 5000);
 	mq_conn_close(c, false);
 	scene_end(&s);
@@ -302,7 +305,8 @@ END_TEST
 
 UNIT_SUITE("mq/tls", the_right_name_is_accepted_and_asked_for,
 	the_right_address_is_accepted_and_no_name_is_asked_for, another_name_is_refused_and_named,
-	an_unknown_ca_is_refused, without_a_ca_the_systems_counts, an_expired_certificate_is_refused,
-	a_broker_that_wants_a_certificate_gets_ours, files_that_cannot_be_used_are_named,
-	old_protocols_are_refused, nothing_is_left_in_the_library_when_the_socket_is_polled,
+	an_unknown_ca_is_refused, without_a_ca_the_systems_counts,
+	an_expired_certificate_is_refused, a_broker_that_wants_a_certificate_gets_ours,
+	files_that_cannot_be_used_are_named, old_protocols_are_refused,
+	nothing_is_left_in_the_library_when_the_socket_is_polled,
 	a_frozen_broker_behind_tls_ends_a_publish_within_two_heartbeats)
