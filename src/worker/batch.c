@@ -31,6 +31,7 @@ struct batch {
 	struct host_item *hosts; /* in order of delivery: new ones only */
 	size_t n_hosts;
 	uint64_t until_us; /* no handler is started past it, but the first */
+	bool is_lost_inside; /* the session was, while a handler ran */
 	size_t results; /* statements of ours that stand behind the handlers' */
 	size_t failed;  /* index in hosts of the one to blame; n_hosts: nobody in particular */
 };
@@ -137,6 +138,8 @@ static enum rc handle(struct batch *b, struct err *err)
 	host_set_step(w->host, before_entry, b);
 	enum rc rc = host_handle(w->host, b->hosts, b->n_hosts, &b->failed, err);
 	stats_set(w->slot, STATS_handler_since_ms, 0);
+	/* A session lost in between, without a word from the server. */
+	b->is_lost_inside = rc == RC_UNAVAILABLE && err->sqlstate[0] == '\0';
 	if (rc != RC_OK)
 		return rc;
 	for (size_t i = 0; i < b->n; i++)
@@ -250,8 +253,6 @@ static void count_done(struct worker *w, const struct job *job)
 /* Committed: what each message's claim and handler said. */
 static void conclude(struct worker *w, struct job *job)
 {
-	if (w->db == NULL)
-		return; /* lost while parking a neighbour: offered again */
 	if (job->claim == NULL) {
 		park_refused(w, job);
 		return;
@@ -313,18 +314,46 @@ static void conclude_failure(struct batch *b, const struct err *err)
 	park_failed(b->w, job);
 }
 
+/* If the database answers, it was the handler that lost the session of its message; else it is an outage
+ * and nobody's fault. */
+static void conclude_lost(struct batch *b, const struct err *err)
+{
+	struct worker *w = b->w;
+	worker_lost(w, err);
+	if (!b->is_lost_inside)
+		return;
+	if (b->n_hosts > 1) {
+		split(b);
+		return;
+	}
+	if (!worker_connect(w))
+		return;
+	struct job *job = culprit(b);
+	assert(job != NULL); /* a handler ran */
+	struct park park = park_of(job);
+	park.crashes++;
+	verdict_dispose_crash(w->consumer, attempts_of(job), random_u32(), &park);
+	park.reason = park_reason_name(PARK_CRASHED);
+	park.detail = "the session was lost while the handler ran, and the database answers";
+	stats_add(w->slot, STATS_crashed, 1);
+	job->verdict = worker_park(w, &park, job->item.flags);
+}
+
 static void after(struct batch *b, enum rc rc, const struct err *err)
 {
 	struct worker *w = b->w;
 	switch (rc) {
 	case RC_OK:
 		stats_add(w->slot, STATS_batches, 1);
+		worker_succeeded(w);
 		for (size_t i = 0; i < b->n; i++)
 			conclude(w, &b->jobs[i]);
 		break;
 	case RC_UNKNOWN:
-	case RC_UNAVAILABLE:
 		worker_lost(w, err);
+		break;
+	case RC_UNAVAILABLE:
+		conclude_lost(b, err);
 		break;
 	case RC_RETRY:
 	case RC_REJECT:

@@ -112,25 +112,20 @@ static void order_decode(struct bytes payload, struct order *ret)
 static void plan(struct worker *w, const struct order *order, char *detail, size_t detail_size,
 	struct park *ret)
 {
-	const struct config_consumer *c = w->consumer;
 	bool is_crash = order->reason == PARK_CRASHED || order->reason == PARK_TIMED_OUT;
-	uint32_t crashes = order->item.crashes;
-	bool may_wait = is_crash && crashes < c->crash_limit && crashes < retry_attempts_max(c);
-
 	utf8_clean(order->detail, detail, detail_size);
 	*ret = (struct park){
 		.message = &order->item.message,
 		.key = order->item.key,
-		.state = may_wait ? "waiting" : "failed",
+		.state = "failed",
 		.reason = park_reason_name(order->reason),
 		.detail = detail,
-		.attempts = is_crash ? crashes : 0,
-		.crashes = is_crash ? crashes : 0,
-		.delay_ms = may_wait ? retry_delay_ms(c, crashes, random_u32()) : 0,
 	};
-	if (is_crash)
-		stats_add(w->slot,
-			order->reason == PARK_CRASHED ? STATS_crashed : STATS_timed_out, 1);
+	if (!is_crash)
+		return;
+	ret->crashes = order->item.crashes;
+	verdict_dispose_crash(w->consumer, order->item.crashes, random_u32(), ret);
+	stats_add(w->slot, order->reason == PARK_CRASHED ? STATS_crashed : STATS_timed_out, 1);
 }
 
 static void add_fingerprint(struct worker *w, struct park *park, struct buf *fingerprint)

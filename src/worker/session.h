@@ -3,6 +3,7 @@
 #ifndef INBOXD_WORKER_SESSION_H
 #define INBOXD_WORKER_SESSION_H
 
+#include "base/backoff.h"
 #include "base/stats.h"
 #include "handler/host.h"
 #include "inbox/inbox.h"
@@ -19,6 +20,9 @@ struct worker {
 	bool is_greeted; /* vhost is known */
 	struct db_conn *db; /* NULL: not connected */
 	struct inbox inbox; /* while db is there */
+	uint64_t next_try_ms; /* when to connect again */
+	uint32_t losses;      /* of the session, since something was committed */
+	struct backoff backoff;
 	struct {            /* attempt of a retry that an outage ended: given back when we are back */
 		int64_t parked, token;
 	} owed;
@@ -46,6 +50,10 @@ void worker_answer(struct worker *w, const struct answer *answers, size_t n);
 
 /* The session is of no use any more: closes it.  The loop connects again. */
 void worker_lost(struct worker *w, const struct err *err);
+/* Connects now; false: the database is away, and the loop goes on trying. */
+bool worker_connect(struct worker *w);
+/* Something was committed: the next loss of the session is a first one. */
+void worker_succeeded(struct worker *w);
 
 /* TO_BATCH: runs items in one transaction; answers. */
 void batch_run(struct worker *w, struct bytes payload);

@@ -33,6 +33,15 @@ void verdict_dispose(const struct config_consumer *c, const struct host_item *it
 		park->delay_ms = VERDICT_DELAY_MAX_MS;
 }
 
+void verdict_dispose_crash(
+	const struct config_consumer *c, uint32_t attempts, uint32_t random, struct park *park)
+{
+	bool may_wait = park->crashes < c->crash_limit && attempts < retry_attempts_max(c);
+	park->state = may_wait ? "waiting" : "failed";
+	park->attempts = attempts;
+	park->delay_ms = may_wait ? retry_delay_ms(c, attempts, random) : 0;
+}
+
 enum stats_counter verdict_duplicate_cause(uint8_t item_flags, bool redelivered)
 {
 	if ((item_flags & ITEM_CONCURRENT) != 0)

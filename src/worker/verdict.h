@@ -15,6 +15,10 @@ void verdict_dispose(const struct config_consumer *c, const struct host_item *it
 /* The longest delay: a year. */
 #define VERDICT_DELAY_MAX_MS (UINT64_C(366) * 24 * 3600 * 1000)
 
+/* The same for a run that ended with its worker or its session; park->crashes and attempts count it. */
+void verdict_dispose_crash(
+	const struct config_consumer *c, uint32_t attempts, uint32_t random, struct park *park);
+
 /* How often a transaction that the server could not serialise is run again at once. */
 #define VERDICT_SERIALIZATION_TRIES 5
 

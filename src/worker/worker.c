@@ -85,6 +85,14 @@ void worker_lost(struct worker *w, const struct err *err)
 	log_event(L_DEBUG, "database_lost", LS("error", err->text), LS("next", "connecting again"));
 	disconnect(w);
 	say_down(w, err);
+	/* At once the first time; then slower, until something is committed again. */
+	w->next_try_ms = clock_ms() + (w->losses++ != 0 ? backoff_next_ms(&w->backoff, random_u32()) : 0);
+}
+
+void worker_succeeded(struct worker *w)
+{
+	w->losses = 0;
+	backoff_reset(&w->backoff);
 }
 
 /* Connected, checked, registered, debts paid, handler open: or closed again. */
@@ -114,18 +122,18 @@ static enum rc connect_once(struct worker *w, uint64_t *ret_next_due_ms, struct 
 	return rc;
 }
 
-static void try_connect(struct worker *w, struct backoff *backoff, uint64_t *ret_next_try_ms)
+bool worker_connect(struct worker *w)
 {
 	struct err err = {.rc = RC_OK};
 	uint64_t next_due_ms = UINT64_MAX;
 	if (connect_once(w, &next_due_ms, &err) == RC_OK) {
-		backoff_reset(backoff);
 		stats_add(w->slot, STATS_connects, 1);
 		say_ready(w, next_due_ms);
-		return;
+		return true;
 	}
 	say_down(w, &err);
-	*ret_next_try_ms = clock_ms() + backoff_next_ms(backoff, random_u32());
+	w->next_try_ms = clock_ms() + backoff_next_ms(&w->backoff, random_u32());
+	return false;
 }
 
 /* ---- commands ---------------------------------------------------------------------------------- */
@@ -194,14 +202,14 @@ static bool take_commands(struct worker *w)
 	return got == 0;
 }
 
-static void wait_for_something(struct worker *w, uint64_t next_try_ms)
+static void wait_for_something(struct worker *w)
 {
 	struct pollfd fds[2] = {{.fd = w->channel.fd, .events = POLLIN},
 		{.fd = w->db != NULL ? db_conn_fd(w->db) : -1, .events = POLLIN}};
 	int timeout = -1;
 	if (w->db == NULL) {
 		uint64_t now = clock_ms();
-		timeout = next_try_ms > now ? (int)(next_try_ms - now) : 0;
+		timeout = w->next_try_ms > now ? (int)(w->next_try_ms - now) : 0;
 	}
 	if (!w->is_greeted)
 		timeout = -1; /* nothing to do before the consumer has said where it consumes */
@@ -210,19 +218,16 @@ static void wait_for_something(struct worker *w, uint64_t next_try_ms)
 
 static int loop(struct worker *w)
 {
-	struct backoff backoff = {
-		.first_ms = RECONNECT_FIRST_MS, .cap_ms = RECONNECT_CAP_MS, .jitter_percent = 20};
 	const struct err closed = {.rc = RC_UNAVAILABLE, .text = "closed by the server"};
-	uint64_t next_try_ms = 0;
 	for (;;) {
-		wait_for_something(w, next_try_ms);
+		wait_for_something(w);
 		struct pollfd in = {.fd = w->channel.fd, .events = POLLIN};
 		if (poll(&in, 1, 0) == 1 && !take_commands(w))
 			return EX_OK;
 		if (w->db != NULL && !db_conn_is_alive(w->db))
 			worker_lost(w, &closed);
-		if (w->db == NULL && w->is_greeted && clock_ms() >= next_try_ms)
-			try_connect(w, &backoff, &next_try_ms);
+		if (w->db == NULL && w->is_greeted && clock_ms() >= w->next_try_ms)
+			(void)worker_connect(w);
 		if (channel_flush(&w->channel) != RC_OK)
 			return EX_OK;
 	}
@@ -231,7 +236,14 @@ static int loop(struct worker *w)
 int worker_main(const struct config *config, const struct config_consumer *consumer, int channel_fd,
 	struct stats_slot *slot)
 {
-	struct worker w = {.consumer = consumer, .slot = slot, .next_due_ms = UINT64_MAX};
+	struct worker w = {
+		.consumer = consumer,
+		.slot = slot,
+		.next_due_ms = UINT64_MAX,
+		.backoff = {.first_ms = RECONNECT_FIRST_MS,
+			.cap_ms = RECONNECT_CAP_MS,
+			.jitter_percent = 20},
+	};
 	struct err err;
 	AUTO(buf) struct buf errors = {0};
 	int code = EX_CONFIG;
