@@ -11,14 +11,17 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+/* An older file is cleared in place: whoever has it mapped would be killed by its becoming shorter.
+ */
 static enum rc fill(int fd, struct stats **ret, struct err *err)
 {
-	if (ftruncate(fd, 0) != 0 || ftruncate(fd, sizeof(struct stats)) != 0)
+	if (ftruncate(fd, sizeof(struct stats)) != 0)
 		return err_set(err, RC_FATAL, "shared counters: %s", strerror(errno));
 	void *p = mmap(NULL, sizeof(struct stats), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED)
 		return err_set(err, RC_FATAL, "shared counters: %s", strerror(errno));
 	struct stats *s = p;
+	memset(s, 0, sizeof *s);
 	s->magic = STATS_MAGIC;
 	s->version = STATS_VERSION;
 	s->slots = STATS_SLOTS;
@@ -33,7 +36,7 @@ enum rc stats_create(int *ret_fd, struct stats **ret, struct err *err)
 	if (fd < 0)
 		return err_set(err, RC_FATAL, "shared counters: %s", strerror(errno));
 	if (fill(fd, ret, err) != RC_OK)
-		return err->rc;
+		return RC_FATAL;
 	*ret_fd = TAKE_FD(fd);
 	return RC_OK;
 }
@@ -44,11 +47,11 @@ enum rc stats_create_in(const char *directory, int *ret_fd, struct stats **ret, 
 	AUTO(fd) int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (fd < 0)
 		return err_set(err, RC_FATAL, "cannot write %s: %s", path, strerror(errno));
-	/* The lock says that somebody's counters live here; it goes with the last of the processes. */
+	/* It goes with the last of the processes that share the descriptor. */
 	if (flock(fd, LOCK_EX | LOCK_NB) != 0)
 		return err_set(err, RC_FATAL, "%s belongs to an inboxd that is running", path);
 	if (fill(fd, ret, err) != RC_OK)
-		return err->rc;
+		return RC_FATAL;
 	*ret_fd = TAKE_FD(fd);
 	return RC_OK;
 }
@@ -81,28 +84,38 @@ void stats_unmap(struct stats *s)
 		(void)munmap(s, sizeof *s);
 }
 
+/* The slot of a place, or with STATS_FREE any free one. */
+static struct stats_slot *find_slot(
+	struct stats *s, enum stats_role role, const char *name, uint32_t index)
+{
+	for (size_t i = 0; i < STATS_SLOTS; i++) {
+		struct stats_slot *slot = &s->slot[i];
+		if (atomic_load(&slot->role) != role)
+			continue;
+		if (role == STATS_FREE ||
+			(atomic_load(&slot->index) == index &&
+				strncmp(slot->name, name, sizeof slot->name - 1) == 0))
+			return slot;
+	}
+	return NULL;
+}
+
 struct stats_slot *stats_slot_take(
 	struct stats *s, enum stats_role role, const char *name, uint32_t index)
 {
-	struct stats_slot *free_slot = NULL;
-	for (size_t i = 0; i < STATS_SLOTS; i++) {
-		struct stats_slot *slot = &s->slot[i];
-		uint32_t r = atomic_load(&slot->role);
-		if (r == STATS_FREE && free_slot == NULL)
-			free_slot = slot;
-		if (r == role && slot->index == index &&
-			strncmp(slot->name, name, sizeof slot->name - 1) == 0)
-			return slot;
-	}
-	if (free_slot == NULL)
+	struct stats_slot *slot = find_slot(s, role, name, index);
+	if (slot != NULL)
+		return slot;
+	slot = find_slot(s, STATS_FREE, NULL, 0);
+	if (slot == NULL)
 		return NULL;
 	for (size_t c = 0; c < STATS_COUNT; c++)
-		atomic_store(&free_slot->counter[c], 0);
-	memset(free_slot->name, 0, sizeof free_slot->name);
-	memcpy(free_slot->name, name, strnlen(name, sizeof free_slot->name - 1));
-	atomic_store(&free_slot->index, index);
-	atomic_store(&free_slot->role, role);
-	return free_slot;
+		atomic_store(&slot->counter[c], 0);
+	memset(slot->name, 0, sizeof slot->name);
+	memcpy(slot->name, name, strnlen(name, sizeof slot->name - 1));
+	atomic_store(&slot->index, index);
+	atomic_store(&slot->role, role);
+	return slot;
 }
 
 void stats_slot_release(struct stats_slot *slot)

@@ -51,7 +51,8 @@ static enum rc parse_sources(
 	*ret_bad = 0;
 	if (n > KEY_SOURCES_MAX) {
 		*ret_bad = KEY_SOURCES_MAX;
-		return err_set(err, RC_FATAL, "at most %d sources in one list", KEY_SOURCES_MAX);
+		(void)err_set(err, RC_FATAL, "at most %d sources in one list", KEY_SOURCES_MAX);
+		return RC_FATAL;
 	}
 	struct source *sources = xcalloc(n, sizeof *sources);
 	for (size_t i = 0; i < n; i++)
@@ -95,13 +96,14 @@ static bool is_shared(const struct source *s)
 	return s->kind == SOURCE_PROPERTY && shared[s->property];
 }
 
-enum rc key_rule_parse(const char *const *texts, size_t n, enum on_missing_key on_missing,
+enum rc key_rule_parse(const char *const *sources, size_t n, enum on_missing_key on_missing,
 	struct key_rule *ret, size_t *ret_bad, struct err *err)
 {
 	static const char *const standard[] = {"message_id"};
 	struct key_rule rule = {.on_missing = on_missing, .n = n != 0 ? n : 1};
 	struct buf text = {0};
-	if (parse_sources(n != 0 ? texts : standard, rule.n, &rule.sources, ret_bad, err) != RC_OK)
+	if (parse_sources(n != 0 ? sources : standard, rule.n, &rule.sources, ret_bad, err) !=
+		RC_OK)
 		return RC_FATAL;
 	size_t shared = 0;
 	while (shared < rule.n && is_shared(&rule.sources[shared]))
@@ -111,7 +113,7 @@ enum rc key_rule_parse(const char *const *texts, size_t n, enum on_missing_key o
 		return err_set(err, RC_FATAL,
 			"%s is shared by many messages: add what tells them apart, such as "
 			"message_id",
-			texts[0]);
+			sources[0]);
 	}
 	add_sources_text(rule.sources, rule.n, &text);
 	if (on_missing == ON_MISSING_KEY_BODY)
@@ -131,25 +133,25 @@ void key_rule_done(struct key_rule *r)
 	*r = (struct key_rule){0};
 }
 
-enum rc fingerprint_rule_parse(const char *const *texts, size_t n, struct fingerprint_rule *ret,
+enum rc fingerprint_rule_parse(const char *const *sources, size_t n, struct fingerprint_rule *ret,
 	size_t *ret_bad, struct err *err)
 {
 	struct fingerprint_rule rule = {0};
 	struct buf text = {0};
 	uint8_t hash[HASH_SIZE];
 	*ret_bad = 0;
-	rule.none = n == 1 && strcmp(texts[0], "none") == 0;
-	if (rule.none || n == 0 || (n == 1 && strcmp(texts[0], "body") == 0)) {
+	rule.none = n == 1 && strcmp(sources[0], "none") == 0;
+	if (rule.none || n == 0 || (n == 1 && strcmp(sources[0], "body") == 0)) {
 		rule.text = xstrdup(rule.none ? "none" : "body");
 		*ret = rule;
 		return RC_OK;
 	}
 	for (size_t i = 0; i < n; i++)
-		if (strcmp(texts[i], "none") == 0) {
+		if (strcmp(sources[i], "none") == 0) {
 			*ret_bad = i;
 			return err_set(err, RC_FATAL, "none stands alone, not among fields");
 		}
-	if (parse_sources(texts, n, &rule.sources, ret_bad, err) != RC_OK)
+	if (parse_sources(sources, n, &rule.sources, ret_bad, err) != RC_OK)
 		return RC_FATAL;
 	rule.n = n;
 	add_sources_text(rule.sources, n, &text);

@@ -150,7 +150,8 @@ static bool read_value(struct reader *r, struct field *f)
 		break;
 	case 'b':
 		f->kind = FIELD_INTEGER;
-		f->integer = (int8_t)reader_u8(r);
+		f->integer = reader_u8(r);
+		f->integer -= f->integer > INT8_MAX ? 256 : 0;
 		break;
 	case 'B':
 		f->kind = FIELD_INTEGER;

@@ -166,6 +166,8 @@ void source_text(const struct source *s, struct buf *out)
 
 #define BY_BROKER "is written by the broker and changes from delivery to delivery"
 #define BY_ROUTE "is written by the brokers on the way and changes when a message takes another one"
+#define BY_CONVERSATION \
+	"is shared by all messages of one conversation (a request, its replies and what follows)"
 #define BY_CLOCK "is a time: a copy sent again has another one, and many messages share it"
 
 /* A name that ends in * is a prefix.  x-stream-offset is left out: within one stream it is the same
@@ -187,9 +189,7 @@ static const struct {
 
 static const char *const unfit_properties[PROP_COUNT] = {
 	[PROP_TIMESTAMP] = BY_CLOCK,
-	[PROP_CORRELATION_ID] =
-		"is shared by all messages of one conversation (a request, its replies and "
-		"what they lead to)",
+	[PROP_CORRELATION_ID] = BY_CONVERSATION,
 	[PROP_DELIVERY_MODE] = "says how a message is stored, not which one it is",
 	[PROP_PRIORITY] = "says how urgent a message is, not which one it is",
 	[PROP_EXPIRATION] = "is taken away by the broker when it dead-letters a message",

@@ -95,9 +95,9 @@ START_TEST(escapes_what_is_not_utf8_or_would_steer_a_terminal)
 {
 	catch (L_INFO, LOG_LOGFMT);
 	log_event(L_INFO, "e",
-		LB("v", bytes_str("\x1b[31m\xff \xc2\x9b \xe2\x80\xae \xf3\xa0\x81\x81 \xc3\xa9")));
+		LB("v", bytes_str("\x1b[31m\xff \xc2\x9b \xe2\x80\xa8 \xf3\xa0\x81\x81 \xc3\xa9")));
 	ck_assert_str_eq(behind_time(caught()),
-		"level=info event=e v=\"\\u001b[31m\\xff \\u009b \\u202e \\udb40\\udc41 "
+		"level=info event=e v=\"\\u001b[31m\\xff \\u009b \\u2028 \\udb40\\udc41 "
 		"\xc3\xa9\"\n");
 }
 END_TEST

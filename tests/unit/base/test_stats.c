@@ -3,6 +3,9 @@
 
 #include "unit.h"
 
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -127,6 +130,35 @@ START_TEST(refuses_a_map_that_is_not_of_this_version)
 }
 END_TEST
 
+START_TEST(a_map_in_a_directory_is_fresh_and_has_one_owner)
+{
+	char directory[] = "/tmp/inboxd-unit-XXXXXX", path[64];
+	struct err err;
+	struct stats *other = NULL, *seen = NULL;
+	int other_fd = -1;
+	ck_assert_ptr_nonnull(mkdtemp(directory));
+	(void)snprintf(path, sizeof path, "%s/stats", directory);
+	ck_assert_int_eq(stats_create_in(directory, &fd, &stats, &err), RC_OK);
+	stats_add(stats_slot_take(stats, STATS_WORKER, "orders", 0), STATS_acked, 5);
+	ck_assert_int_eq(stats_create_in(directory, &other_fd, &other, &err), RC_FATAL);
+	ck_assert_ptr_nonnull(strstr(err.text, "that is running"));
+	int reader = open(path, O_RDONLY | O_CLOEXEC);
+	ck_assert_int_eq(stats_map(reader, false, &seen, &err), RC_OK);
+	ck_assert_uint_eq(stats_get(&seen->slot[0], STATS_acked), 5);
+	destroy();
+	ck_assert_int_eq(stats_create_in(directory, &fd, &stats, &err), RC_OK);
+	ck_assert_uint_eq(stats_get(&seen->slot[0], STATS_acked), 0);
+	ck_assert_uint_eq(atomic_load(&stats->slot[0].role), STATS_FREE);
+	stats_unmap(seen);
+	(void)close(reader);
+	destroy();
+	(void)unlink(path);
+	(void)rmdir(directory);
+	ck_assert_int_eq(stats_create_in(directory, &fd, &stats, &err), RC_FATAL);
+	ck_assert_ptr_nonnull(strstr(err.text, path));
+}
+END_TEST
+
 START_TEST(every_counter_has_a_name_and_a_help_text)
 {
 	for (int c = 0; c < STATS_COUNT; c++) {
@@ -143,4 +175,5 @@ END_TEST
 UNIT_SUITE("base/stats", another_process_sees_what_is_counted,
 	a_place_keeps_its_slot_and_its_counters, a_released_slot_is_taken_again_empty,
 	says_when_all_slots_are_taken, the_longest_names_are_told_apart_and_found_again,
-	refuses_a_map_that_is_not_of_this_version, every_counter_has_a_name_and_a_help_text)
+	refuses_a_map_that_is_not_of_this_version, a_map_in_a_directory_is_fresh_and_has_one_owner,
+	every_counter_has_a_name_and_a_help_text)

@@ -145,6 +145,14 @@ START_TEST(large_frames_pass_both_ways_at_once)
 }
 END_TEST
 
+static void wait_for_frame(struct frame *ret)
+{
+	int got = 0;
+	while ((got = channel_next(&b, ret)) == 0)
+		ck_assert_int_eq(channel_fill(&b), RC_OK);
+	ck_assert_int_eq(got, 1);
+}
+
 START_TEST(a_blocking_end_sends_all_to_a_slow_reader)
 {
 	pair(true);
@@ -156,14 +164,10 @@ START_TEST(a_blocking_end_sends_all_to_a_slow_reader)
 		_exit(channel_flush(&a) == RC_OK && channel_pending(&a) == 0 ? 0 : 1);
 	}
 	struct frame f;
-	int got;
 	channel_done(&a);
-	while ((got = channel_next(&b, &f)) == 0)
-		ck_assert_int_eq(channel_fill(&b), RC_OK);
-	ck_assert_int_eq(got, 1);
+	wait_for_frame(&f);
 	check_large(&f);
-	while ((got = channel_next(&b, &f)) == 0)
-		ck_assert_int_eq(channel_fill(&b), RC_OK);
+	wait_for_frame(&f);
 	ck_assert(bytes_equal(f.payload, bytes_str("end")));
 	int status = -1;
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
