@@ -75,7 +75,7 @@ struct config *ctl_load(const struct ctl *ctl)
 {
 	AUTO(buf) struct buf errors = {0};
 	struct config *c = config_load(ctl->config_path, &errors);
-	if (c == NULL) {
+	if (c == NULL && errors.size != 0) {
 		(void)fflush(stdout);
 		(void)fwrite(errors.data, 1, errors.size, stderr);
 	}
@@ -165,5 +165,6 @@ bool ctl_is_utf8(struct bytes text)
 void ctl_write(struct bytes text)
 {
 	/* A failure shows when the program ends and flushes. */
-	(void)fwrite(text.data, 1, text.size, stdout);
+	if (text.size != 0)
+		(void)fwrite(text.data, 1, text.size, stdout);
 }
