@@ -16,21 +16,17 @@ static struct inboxd_value absent(void)
 
 /* ---- sources --------------------------------------------------------------------------------- */
 
-static void forget_source(struct host *h, struct known_source *s)
-{
-	HASH_DEL(h->sources, s);
-	source_done(&s->source);
-	free(s->error);
-	free(s->text);
-	free(s);
-}
-
 void host_forget_sources(struct host *h)
 {
-	struct known_source *s, *next;
-	HASH_ITER(hh, h->sources, s, next)
-	{
-		forget_source(h, s);
+	/* The table goes; its entries still know their next. */
+	struct known_source *s = h->sources, *next;
+	HASH_CLEAR(hh, h->sources);
+	for (; s != NULL; s = next) {
+		next = s->hh.next;
+		source_done(&s->source);
+		free(s->error);
+		free(s->text);
+		free(s);
 	}
 }
 

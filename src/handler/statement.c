@@ -57,8 +57,9 @@ static void take_name(const char **p, char name[SAVEPOINT_NAME_MAX])
 	for (q += is_quoted; *q != '\0' && (is_quoted || is_word_byte(*q)); q++) {
 		if (*q == '"' && *++q != '"')
 			break;
+		bool is_upper = !is_quoted && *q >= 'A' && *q <= 'Z';
 		if (n + 1 < SAVEPOINT_NAME_MAX)
-			name[n++] = is_quoted ? *q : (char)tolower((unsigned char)*q);
+			name[n++] = is_upper ? (char)(*q - 'A' + 'a') : *q;
 	}
 	name[n] = '\0';
 	*p = q;

@@ -348,12 +348,14 @@ static inline unsigned inboxd_test_json_hex(const char *p)
 
 static inline char *inboxd_test_utf8(char *to, unsigned c)
 {
-	int further = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
 	static const unsigned first[] = {0, 0xc0, 0xe0, 0xf0};
-	*to++ = (char)(first[further] | c >> (6 * further));
-	while (further-- > 0)
-		*to++ = (char)(0x80 | (c >> (6 * further) & 0x3f));
-	return to;
+	unsigned char bytes[4];
+	size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+	bytes[0] = (unsigned char)(first[n - 1] | c >> (6 * (n - 1)));
+	for (size_t i = 1; i < n; i++)
+		bytes[i] = (unsigned char)(0x80 | (c >> (6 * (n - 1 - i)) & 0x3f));
+	memcpy(to, bytes, n);
+	return to + n;
 }
 
 /* A string between its quotes, escapes resolved. */
@@ -544,7 +546,7 @@ static inline struct inboxd_value inboxd_test_cloudevents(struct inboxd_call *m)
 {
 	struct inboxd_test_pair *source = inboxd_test_find(&m->headers, "cloudEvents:source");
 	struct inboxd_test_pair *id = inboxd_test_find(&m->headers, "cloudEvents:id");
-	struct inboxd_value a = inboxd_null(), b = inboxd_null(), both;
+	struct inboxd_value a, b, both;
 	char *text;
 	if (source != NULL && id != NULL) {
 		a = source->value;
