@@ -204,6 +204,7 @@ servers_rabbit_configure() {
 		log.console = true
 		log.console.level = info
 		disk_free_limit.absolute = 1MB
+		max_message_size = 134217728
 	END
 	case ",$plugins," in *,rabbitmq_mqtt,*)
 		echo "mqtt.listeners.tcp.1 = 127.0.0.1:$MQTT_PORT" >>"$base/rabbitmq/rabbitmq.conf" ;;
