@@ -57,11 +57,13 @@ static void take_name(const char **p, char name[SAVEPOINT_NAME_MAX])
 	for (q += is_quoted; *q != '\0' && (is_quoted || is_word_byte(*q)); q++) {
 		if (*q == '"' && *++q != '"')
 			break;
-		bool is_upper = !is_quoted && *q >= 'A' && *q <= 'Z';
 		if (n + 1 < SAVEPOINT_NAME_MAX)
-			name[n++] = is_upper ? (char)(*q - 'A' + 'a') : *q;
+			name[n++] = *q;
 	}
 	name[n] = '\0';
+	for (size_t i = 0; !is_quoted && i < n; i++)
+		if (name[i] >= 'A' && name[i] <= 'Z')
+			name[i] = (char)(name[i] + ('a' - 'A'));
 	*p = q;
 }
 

@@ -380,7 +380,10 @@ static inline struct inboxd_value inboxd_test_json_string(
 			out = inboxd_test_utf8(out, c);
 		} else {
 			known = strchr(from, p[1]);
-			*out++ = known != NULL && *known != '\0' ? to[known - from] : p[1];
+			*out = p[1];
+			if (known != NULL && *known != '\0')
+				*out = to[known - from];
+			out++;
 			p += 2;
 		}
 	}
