@@ -216,16 +216,16 @@ check-unit: $(B)/tests/unit $(TEST_HANDLERS)
 
 # These run on what was just built, in a place of their own.
 check-install: all
-	tests/install/run.sh "$(MAKE)" $(B)
+	$(Q)tests/install/run.sh "$(MAKE)" $(B)
 
 check-systemd: all
-	tests/systemd/run.sh $(B)
+	$(Q)tests/systemd/run.sh $(B)
 
 check-examples: all
-	tests/examples/run.sh "$(MAKE)" $(B)
+	$(Q)tests/examples/run.sh "$(MAKE)" $(B)
 
 check-integration: all $(B)/tests/integration $(TEST_HANDLERS)
-	tests/integration/run.sh $(B) $(SUITES)
+	$(Q)tests/integration/run.sh $(B) $(SUITES)
 
 # The same kills over ten times as many messages.
 check-kills: export INBOXD_TEST_MESSAGES ?= 200000
@@ -234,20 +234,20 @@ check-kills: check-integration
 
 # What is missing is installed first; the build comes after it, in a make of its own.
 check:
-	tests/deps.sh check
-	+tests/check.sh $(B) $(MAKE) -- unit install systemd examples integration
+	$(Q)tests/deps.sh check
+	$(Q)+tests/check.sh $(B) $(MAKE) -- unit install systemd examples integration
 
 demo:
-	tests/deps.sh demo
-	+$(MAKE) --no-print-directory all
-	tests/demo/demo.sh $(B)
+	$(Q)tests/deps.sh demo
+	$(Q)+$(MAKE) --no-print-directory all
+	$(Q)tests/demo/demo.sh $(B)
 
 COVERAGE_OF ?= check-unit
 coverage:
-	tests/deps.sh lint
-	$(MAKE) VARIANT=cov $(COVERAGE_OF)
-	lcov --quiet --capture --directory build/cov/obj/src --output-file build/cov/coverage.info
-	genhtml --quiet --output-directory build/cov/coverage build/cov/coverage.info
+	$(Q)tests/deps.sh lint
+	$(Q)$(MAKE) VARIANT=cov $(COVERAGE_OF)
+	$(Q)lcov --quiet --capture --directory build/cov/obj/src --output-file build/cov/coverage.info
+	$(Q)genhtml --quiet --output-directory build/cov/coverage build/cov/coverage.info
 	@lcov --summary build/cov/coverage.info
 	@echo "see build/cov/coverage/index.html"
 
@@ -255,19 +255,19 @@ coverage:
 FUZZ_SECONDS ?= 60
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/tests/%,$(wildcard tests/fuzz/fuzz_*.c))
 fuzz:
-	tests/deps.sh lint
-	$(MAKE) VARIANT=fuzz CC="$(CLANG)" fuzz-all
+	$(Q)tests/deps.sh lint
+	$(Q)$(MAKE) VARIANT=fuzz CC="$(CLANG)" fuzz-all
 
 fuzz-all: $(FUZZ:=.run)
 
 $(B)/tests/fuzz_%: $(B)/obj/tests/fuzz/fuzz_%.o $(LIB)
 	@mkdir -p $(@D)
-	$(call say,LD)
-	$(Q)$(CC) $(OUR_LDFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -ldl
+	$(Q)$(call say,LD)
+	$(Q)$(Q)$(CC) $(OUR_LDFLAGS) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -ldl
 
 %.run: %
 	@mkdir -p $(B)/corpus/$(<F)
-	$< -max_total_time=$(FUZZ_SECONDS) -timeout=5 -rss_limit_mb=1024 -verbosity=0 -print_final_stats=1 \
+	$(Q)$< -max_total_time=$(FUZZ_SECONDS) -timeout=5 -rss_limit_mb=1024 -verbosity=0 -print_final_stats=1 \
 	  -artifact_prefix=$(B)/$(<F)- $(B)/corpus/$(<F) $(wildcard tests/fuzz/seeds/$(<F))
 
 # ---- lint ------------------------------------------------------------------------------------
@@ -280,13 +280,13 @@ PLAIN_FLAGS = $(OUR_CPPFLAGS) $(PLACES) $(CPPFLAGS) -std=gnu11 $(PKG_CFLAGS)
 lint: lint-tools lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy
 
 lint-tools:
-	tests/deps.sh lint
+	$(Q)tests/deps.sh lint
 
 lint-licence:
-	tests/lint/licence.sh
+	$(Q)tests/lint/licence.sh
 
 lint-scripts:
-	$(SHELLCHECK) $(SCRIPTS)
+	$(Q)$(SHELLCHECK) $(SCRIPTS)
 
 # Each header compiles alone; the public ones also as C99 and as C++.
 lint-headers: | $(B)/.libraries
@@ -300,9 +300,9 @@ lint-headers: | $(B)/.libraries
 # uninitvar is left to gcc and the analyzer of clang: this one takes out-parameters and the loops of
 # uthash for uses of what is not set.
 lint-cppcheck: | $(B)/.libraries
-	$(call say,LINT)
+	$(Q)$(call say,LINT)
 	@mkdir -p $(B)/lint/cppcheck
-	$(Q)$(CPPCHECK) --quiet --error-exitcode=1 --std=c11 --enable=warning,performance,portability \
+	$(Q)$(Q)$(CPPCHECK) --quiet --error-exitcode=1 --std=c11 --enable=warning,performance,portability \
 	  --inline-suppr --suppress=uninitvar --suppress=ctuuninitvar --cppcheck-build-dir=$(B)/lint/cppcheck \
 	  $(filter -I% -D%,$(OUR_CPPFLAGS) $(PLACES)) $(filter src/%,$(SOURCES))
 
@@ -310,12 +310,12 @@ lint-cppcheck: | $(B)/.libraries
 lint-tidy: $(patsubst %.c,$(B)/lint/%.tidy,$(filter-out src/handlers/%,$(filter src/%,$(SOURCES))))
 $(B)/lint/%.tidy: %.c $(B)/obj/%.o .clang-tidy
 	@mkdir -p $(@D)
-	$(call say,TIDY)
-	$(Q)$(CLANG_TIDY) --quiet $< -- $(PLAIN_FLAGS) 2>$@.log || { cat $@.log >&2; exit 1; }
+	$(Q)$(call say,TIDY)
+	$(Q)$(Q)$(CLANG_TIDY) --quiet $< -- $(PLAIN_FLAGS) 2>$@.log || { cat $@.log >&2; exit 1; }
 	@touch $@
 
 format:
-	$(CLANG_FORMAT) -i $(SOURCES) $(HEADERS)
+	$(Q)$(CLANG_FORMAT) -i $(SOURCES) $(HEADERS)
 
 # ---- install ---------------------------------------------------------------------------------
 D = $(DESTDIR)
@@ -333,28 +333,29 @@ PLACED = sed -e 's|/usr/sbin/|$(SBINDIR)/|g' -e 's|/etc/inboxd|$(SYSCONFDIR)/inb
 put = $(PLACED) $(1) >$(B)/put && $(INSTALL) -m 0644 $(B)/put $(D)$(2)
 
 install: all
-	$(INSTALL) -d -m 0755 $(addprefix $(D),$(BINDIR) $(SBINDIR) $(HANDLERDIR) $(INCLUDEDIR)/inboxd \
+	$(Q)$(INSTALL) -d -m 0755 $(addprefix $(D),$(BINDIR) $(SBINDIR) $(HANDLERDIR) $(INCLUDEDIR)/inboxd \
 	  $(PKGCONFIGDIR) $(UNITDIR) $(SYSUSERSDIR) $(TMPFILESDIR) $(DOCDIR)/examples \
 	  $(SYSCONFDIR)/inboxd/conf.d $(sort $(dir $(foreach m,$(MAN),$(call man_place,$(m))))))
-	$(INSTALL) -m 0755 $(B)/inboxd $(D)$(SBINDIR)/inboxd
-	$(INSTALL) -m 0755 $(B)/inboxctl $(D)$(BINDIR)/inboxctl
-	$(INSTALL) -m 0644 $(SHIPPED_HANDLERS) $(D)$(HANDLERDIR)/
-	$(INSTALL) -m 0644 $(PUBLIC_HEADERS) $(D)$(INCLUDEDIR)/inboxd/
-	$(call put,conf/inboxd.pc.in,$(PKGCONFIGDIR)/inboxd.pc)
-	$(call put,systemd/inboxd.service,$(UNITDIR)/inboxd.service)
-	$(call put,systemd/inboxd@.service,$(UNITDIR)/inboxd@.service)
-	$(call put,systemd/inboxd.sysusers,$(SYSUSERSDIR)/inboxd.conf)
-	$(call put,systemd/inboxd.tmpfiles,$(TMPFILESDIR)/inboxd.conf)
-	$(foreach m,$(MAN),$(call put,$(m),$(call man_place,$(m))) &&) true
-	$(INSTALL) -m 0644 README.md CHANGELOG.md LICENSE $(D)$(DOCDIR)/
-	$(INSTALL) -m 0644 $(EXAMPLES) $(D)$(DOCDIR)/examples/
-	test -e $(D)$(SYSCONFDIR)/inboxd/inboxd.yaml || \
+	$(Q)$(INSTALL) -m 0755 $(B)/inboxd $(D)$(SBINDIR)/inboxd
+	$(Q)$(INSTALL) -m 0755 $(B)/inboxctl $(D)$(BINDIR)/inboxctl
+	$(Q)$(INSTALL) -m 0644 $(SHIPPED_HANDLERS) $(D)$(HANDLERDIR)/
+	$(Q)$(INSTALL) -m 0644 $(PUBLIC_HEADERS) $(D)$(INCLUDEDIR)/inboxd/
+	$(Q)$(call put,conf/inboxd.pc.in,$(PKGCONFIGDIR)/inboxd.pc)
+	$(Q)$(call put,systemd/inboxd.service,$(UNITDIR)/inboxd.service)
+	$(Q)$(call put,systemd/inboxd@.service,$(UNITDIR)/inboxd@.service)
+	$(Q)$(call put,systemd/inboxd.sysusers,$(SYSUSERSDIR)/inboxd.conf)
+	$(Q)$(call put,systemd/inboxd.tmpfiles,$(TMPFILESDIR)/inboxd.conf)
+	$(Q)$(foreach m,$(MAN),$(call put,$(m),$(call man_place,$(m))) &&) true
+	$(Q)$(INSTALL) -m 0644 README.md CHANGELOG.md LICENSE $(D)$(DOCDIR)/
+	$(Q)$(INSTALL) -m 0644 $(EXAMPLES) $(D)$(DOCDIR)/examples/
+	$(Q)test -e $(D)$(SYSCONFDIR)/inboxd/inboxd.yaml || \
 	  $(INSTALL) -m 0644 conf/inboxd.yaml $(D)$(SYSCONFDIR)/inboxd/inboxd.yaml
+	@echo "  installed below $(or $(D),/)"
 	@test -n "$(D)" || echo "next: systemd-sysusers && systemd-tmpfiles --create && systemctl daemon-reload"
 
 # Leaves the configuration, and handlers that are not ours.
 uninstall:
-	rm -f $(D)$(SBINDIR)/inboxd $(D)$(BINDIR)/inboxctl $(D)$(PKGCONFIGDIR)/inboxd.pc \
+	$(Q)rm -f $(D)$(SBINDIR)/inboxd $(D)$(BINDIR)/inboxctl $(D)$(PKGCONFIGDIR)/inboxd.pc \
 	  $(D)$(UNITDIR)/inboxd.service $(D)$(UNITDIR)/inboxd@.service \
 	  $(D)$(SYSUSERSDIR)/inboxd.conf $(D)$(TMPFILESDIR)/inboxd.conf \
 	  $(foreach m,$(MAN),$(D)$(call man_place,$(m))) \
