@@ -6,7 +6,7 @@
 #include "config/check.h"
 #include "config/env.h"
 #include "config/options_tree.h"
-#include "config/scalar.h"
+#include "config/topology.h"
 
 #include <ctype.h>
 
@@ -21,8 +21,7 @@ static void *field_of(void *base, size_t offset)
 	return (char *)base + offset;
 }
 
-/* ---- sections ---------------------------------------------------------------------------------
- */
+/* ---- sections ------------------------------------------------------------------------------ */
 
 /* Whether a section can be read: it is a map, or nothing. */
 static bool is_map(struct reading *r, const struct yaml_node *map)
@@ -83,116 +82,7 @@ static const struct yaml_node *default_node(
 	return node;
 }
 
-static void read_section(struct reading *r, enum section_id id, const struct level *at, void *base);
-
-/* ---- arguments and bindings of a queue --------------------------------------------------------
- */
-
-/* Plain text whose form decides: an integer, true, false; else text, unless a reader of YAML could
- * take it for something else. */
-static bool read_argument(
-	struct reading *r, const struct yaml_node *node, struct config_argument *ret)
-{
-	static const char *const doubtful[] = {"yes", "no", "on", "off", "y", "n", "true", "false"};
-	const char *text = node->text;
-	bool is_plain = !node->is_quoted;
-	if (is_plain && (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)) {
-		ret->kind = ARGUMENT_BOOL;
-		ret->integer = text[0] == 't';
-		return true;
-	}
-	int64_t integer;
-	enum scalar_fault fault = scalar_integer(text, &integer);
-	if (is_plain && fault == SCALAR_FINE) {
-		ret->kind = ARGUMENT_INTEGER;
-		ret->integer = integer;
-		return true;
-	}
-	bool is_doubtful = is_plain && fault != SCALAR_FINE && fault != SCALAR_NO_NUMBER;
-	for (size_t i = 0; i < sizeof doubtful / sizeof doubtful[0]; i++)
-		is_doubtful |= is_plain && strcasecmp(text, doubtful[i]) == 0;
-	if (is_doubtful) {
-		AUTO(buf) struct buf quoted = {0};
-		diag_quote(&quoted, text);
-		read_error(r, node->place, "could be a text, a number or a boolean");
-		read_hint(r,
-			"write a decimal integer, true or false; put \"%s\" in quotes if text is "
-			"meant",
-			node->written != NULL ? "…" : buf_str(&quoted));
-		return false;
-	}
-	ret->kind = ARGUMENT_STRING;
-	ret->string = xstrdup(text);
-	return true;
-}
-
-static bool is_argument_fit(
-	struct reading *r, const struct yaml_node *key, const struct yaml_node *node)
-{
-	if (node->is_broken || key->is_broken)
-		return false;
-	if (strcmp(key->text, "x-queue-type") == 0) {
-		read_error(r, key->place, "cannot stand here");
-		read_hint(r, "write topology.type");
-		return false;
-	}
-	if (strlen(key->text) > 128) {
-		read_error(r, key->place, "is too long for the name of an argument");
-		read_hint(r, "at most 128 bytes are possible");
-		return false;
-	}
-	if (node->kind == NODE_SCALAR)
-		return true;
-	read_error(r, node->place, "must be a text, an integer, true or false, not %s",
-		node->kind == NODE_LIST          ? "a list"
-			: node->kind == NODE_MAP ? "a map"
-						 : "nothing");
-	read_hint(r, "queues take no other arguments");
-	return false;
-}
-
-static void read_arguments(struct reading *r, const struct option *o, const struct yaml_node *node,
-	struct config_consumer *c)
-{
-	if (node->is_broken || node->kind == NODE_NULL)
-		return;
-	if (node->kind != NODE_MAP) {
-		read_error(r, node->place, "must be a map, not %s", read_said(r, o, node));
-		read_hint(r, "as in {x-max-length: 100000}");
-		return;
-	}
-	struct config_topology *t = &c->topology;
-	t->arguments = xcalloc(node->n, sizeof t->arguments[0]);
-	for (size_t i = 0; i < node->n; i++) {
-		struct config_argument argument = {0};
-		size_t mark = read_enter(r, node->keys[i]->text);
-		if (is_argument_fit(r, node->keys[i], node->items[i]) &&
-			read_argument(r, node->items[i], &argument)) {
-			argument.name = xstrdup(node->keys[i]->text);
-			t->arguments[t->n_arguments++] = argument;
-		}
-		read_leave(r, mark);
-	}
-}
-
-static void read_bindings(struct reading *r, const struct option *o, const struct yaml_node *node,
-	struct config_consumer *c)
-{
-	if (node->is_broken || node->kind == NODE_NULL)
-		return;
-	if (node->kind != NODE_LIST) {
-		read_error(r, node->place, "must be a list, not %s", read_said(r, o, node));
-		read_hint(r, "as in [{exchange: pay, routing_key: \"capture.#\"}]");
-		return;
-	}
-	struct config_topology *t = &c->topology;
-	t->bindings = xcalloc(node->n, sizeof t->bindings[0]);
-	t->n_bindings = node->n;
-	for (size_t i = 0; i < node->n; i++) {
-		struct level at = {.own = node->items[i], .place = node->items[i]->place};
-		read_section(r, SECTION_BINDING, &at, &t->bindings[i]);
-	}
-}
+/* ---- one option ---------------------------------------------------------------------------- */
 
 static void read_options(struct reading *r, const struct option *o, const struct level *at,
 	struct config_consumer *c)
@@ -207,16 +97,15 @@ static void read_options(struct reading *r, const struct option *o, const struct
 		r->pool, own, beneath, own != NULL ? yaml_key_place(at->own, o->name) : at->place);
 }
 
-/* ---- one option -------------------------------------------------------------------------------
- */
+/* ---- one option ---------------------------------------------------------------------------- */
 
 static void read_node(
 	struct reading *r, const struct option *o, const struct yaml_node *node, void *base)
 {
 	if (o->type == OPTION_ARGUMENTS)
-		read_arguments(r, o, node, base);
+		topology_read_arguments(r, o, node, base);
 	else if (o->type == OPTION_BINDINGS)
-		read_bindings(r, o, node, base);
+		topology_read_bindings(r, o, node, base);
 	else
 		(void)read_option(r, o, node, base);
 }
@@ -248,7 +137,7 @@ static void read_entry(
 	if (child.own != NULL)
 		child.place = yaml_key_place(at->own, o->name);
 	if (o->type == OPTION_SECTION)
-		read_section(r, o->child, &child, base);
+		build_section(r, o->child, &child, base);
 	else if (o->type == OPTION_FREE)
 		read_options(r, o, at, base);
 	else if (o->type != OPTION_ONE && o->type != OPTION_MANY)
@@ -256,7 +145,7 @@ static void read_entry(
 	read_leave(r, mark);
 }
 
-static void read_section(struct reading *r, enum section_id id, const struct level *at, void *base)
+void build_section(struct reading *r, enum section_id id, const struct level *at, void *base)
 {
 	const struct section *s = schema_section(id);
 	if (!is_map(r, at->own))
@@ -266,8 +155,7 @@ static void read_section(struct reading *r, enum section_id id, const struct lev
 		read_entry(r, &s->options[i], at, base);
 }
 
-/* ---- brokers, databases -----------------------------------------------------------------------
- */
+/* ---- brokers, databases -------------------------------------------------------------------- */
 
 static struct config_origin *origin_new(struct reading *r, const struct level *at)
 {
@@ -290,7 +178,7 @@ static void add_broker(struct reading *r, const char *name, const struct level *
 	b->name = xstrdup(name);
 	b->origin = origin_new(r, at);
 	r->config->brokers = grown(r->config->brokers, r->config->n_brokers++, b);
-	read_section(r, SECTION_BROKER, at, b);
+	build_section(r, SECTION_BROKER, at, b);
 	check_broker(r, at->own, b);
 }
 
@@ -300,7 +188,7 @@ static void add_database(struct reading *r, const char *name, const struct level
 	d->name = xstrdup(name);
 	d->origin = origin_new(r, at);
 	r->config->databases = grown(r->config->databases, r->config->n_databases++, d);
-	read_section(r, SECTION_DATABASE, at, d);
+	build_section(r, SECTION_DATABASE, at, d);
 }
 
 static bool is_name(const char *text)
@@ -363,12 +251,10 @@ static void read_one_or_many(struct reading *r, const struct yaml_node *root, co
 	read_leave(r, mark);
 }
 
-/* ---- consumers --------------------------------------------------------------------------------
- */
+/* ---- consumers ----------------------------------------------------------------------------- */
 
-static void set_computed(struct reading *r, const struct level *at, struct config_consumer *c)
+static void set_computed(const struct level *at, struct config_consumer *c)
 {
-	(void)r;
 	if (c->identity == NULL)
 		c->identity = xstrdup(c->name);
 	if (level_find(at, "prefetch") == NULL) {
@@ -384,10 +270,10 @@ static void add_consumer(struct reading *r, const char *name, const struct level
 	c->name = xstrdup(name);
 	c->origin = origin_new(r, at);
 	r->config->consumers = grown(r->config->consumers, r->config->n_consumers++, c);
-	read_section(r, SECTION_CONSUMER, at, c);
+	build_section(r, SECTION_CONSUMER, at, c);
 	if (c->options == NULL)
 		c->options = options_new(r->pool, NULL, NULL, at->place);
-	set_computed(r, at, c);
+	set_computed(at, c);
 	check_consumer(r, at, c);
 }
 
@@ -398,7 +284,7 @@ static void check_defaults(struct reading *r, const struct yaml_node *defaults)
 	struct level at = {defaults, NULL, defaults->place};
 	size_t mark = read_enter(r, "defaults");
 	r->is_defaults = true;
-	read_section(r, SECTION_CONSUMER, &at, &c);
+	build_section(r, SECTION_CONSUMER, &at, &c);
 	check_rules(r, &at, &c);
 	r->is_defaults = false;
 	read_leave(r, mark);
@@ -448,31 +334,14 @@ static void set_runtime_directory(struct config *c)
 void build_config(struct reading *r, const struct yaml_node *root)
 {
 	struct level at = {root, NULL, root->place};
-	read_section(r, SECTION_TOP, &at, r->config);
+	build_section(r, SECTION_TOP, &at, r->config);
 	set_runtime_directory(r->config);
 	read_one_or_many(r, root, "broker", "brokers", add_broker);
 	read_one_or_many(r, root, "database", "databases", add_database);
 	read_consumers(r, root);
 }
 
-/* ---- the end ----------------------------------------------------------------------------------
- */
-
-static void arguments_done(struct config_consumer *c)
-{
-	for (size_t i = 0; i < c->topology.n_arguments; i++) {
-		free(c->topology.arguments[i].name);
-		free(c->topology.arguments[i].string);
-	}
-	free(c->topology.arguments);
-}
-
-static void bindings_done(struct config_consumer *c)
-{
-	for (size_t i = 0; i < c->topology.n_bindings; i++)
-		build_done(SECTION_BINDING, &c->topology.bindings[i]);
-	free(c->topology.bindings);
-}
+/* ---- the end ------------------------------------------------------------------------------- */
 
 static void option_done(const struct option *o, void *base)
 {
@@ -494,9 +363,9 @@ static void option_done(const struct option *o, void *base)
 	else if (o->type == OPTION_FREE)
 		options_free(*(struct options **)field_of(base, o->offset));
 	else if (o->type == OPTION_ARGUMENTS)
-		arguments_done(base);
+		topology_arguments_done(base);
 	else if (o->type == OPTION_BINDINGS)
-		bindings_done(base);
+		topology_bindings_done(base);
 	else if (o->type == OPTION_SECTION)
 		build_done(o->child, base);
 }

@@ -20,6 +20,9 @@ struct config_origin {
 /* The value of an option, from its own level first; NULL if it is set nowhere. */
 const struct yaml_node *level_find(const struct level *at, const char *name);
 
+/* Reads a section's options into the struct at base. */
+void build_section(struct reading *r, enum section_id id, const struct level *at, void *base);
+
 /* Fills r->config from the root; errors go to r->diags, and then the configuration is only fit to
  * be freed. */
 void build_config(struct reading *r, const struct yaml_node *root);

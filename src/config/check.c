@@ -4,8 +4,7 @@
 
 #include "base/fd.h"
 
-/* ---- broker -----------------------------------------------------------------------------------
- */
+/* ---- broker -------------------------------------------------------------------------------- */
 
 static bool is_tls(const struct config_broker *b)
 {
@@ -70,8 +69,7 @@ void check_broker(struct reading *r, const struct yaml_node *own, const struct c
 	check_tls(r, own, b);
 }
 
-/* ---- keys and fingerprints --------------------------------------------------------------------
- */
+/* ---- keys and fingerprints ----------------------------------------------------------------- */
 
 /* A rule to be compiled; parse is key_rule_parse or fingerprint_rule_parse into c. */
 struct rule {
@@ -155,8 +153,7 @@ void check_rules(struct reading *r, const struct level *at, struct config_consum
 	check_rule(r, at, &fingerprint, c);
 }
 
-/* ---- broker and database of a consumer --------------------------------------------------------
- */
+/* ---- broker and database of a consumer ----------------------------------------------------- */
 
 static void unknown_name(struct reading *r, const struct yaml_node *node, const char *name,
 	const char *const *names, size_t n)
@@ -237,8 +234,7 @@ void check_consumer(struct reading *r, const struct level *at, struct config_con
 	}
 }
 
-/* ---- identities -------------------------------------------------------------------------------
- */
+/* ---- identities ---------------------------------------------------------------------------- */
 
 static void check_pair(
 	struct reading *r, const struct config_consumer *a, const struct config_consumer *b)

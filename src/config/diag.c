@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "config/mask.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -18,13 +19,14 @@ enum {
 static char *format(const char *fmt, va_list ap) __attribute__((format(printf, 1, 0)));
 static char *format(const char *fmt, va_list ap)
 {
-	char text[1024];
+	char text[2048];
 	(void)vsnprintf(text, sizeof text, fmt, ap);
 	return xstrdup(text);
 }
 
 void diag_add(struct diags *d, struct place place, const char *fmt, ...)
 {
+	assert(place.file != NULL);
 	if (d->n == KEPT_MAX) {
 		d->dropped++;
 		return;
@@ -227,6 +229,7 @@ void diags_print(struct diags *d, struct buf *out)
 			more++;
 			continue;
 		}
+		assert(x->place.file != NULL);
 		if (x->place.file != file) {
 			free(masked);
 			file = x->place.file;

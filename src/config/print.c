@@ -20,8 +20,7 @@ struct printing {
 	unsigned left_out; /* options with one of these flags */
 };
 
-/* ---- scalars ----------------------------------------------------------------------------------
- */
+/* ---- scalars ------------------------------------------------------------------------------- */
 
 static void begin_line(struct printing *p)
 {
@@ -115,8 +114,7 @@ static void put_name(struct printing *p, const char *name)
 	buf_add_byte(p->out, ':');
 }
 
-/* ---- a handler's options ----------------------------------------------------------------------
- */
+/* ---- a handler's options ------------------------------------------------------------------- */
 
 static void print_node(struct printing *p, const struct yaml_node *node, bool is_secret);
 
@@ -158,8 +156,7 @@ static void print_node(struct printing *p, const struct yaml_node *node, bool is
 	buf_add_byte(p->out, '\n');
 }
 
-/* ---- fields by type ---------------------------------------------------------------------------
- */
+/* ---- fields by type ------------------------------------------------------------------------ */
 
 static const void *field_of(const void *base, size_t offset)
 {
@@ -249,8 +246,7 @@ static void print_field(struct printing *p, const struct option *o, const void *
 	buf_add_byte(p->out, '\n');
 }
 
-/* ---- sections ---------------------------------------------------------------------------------
- */
+/* ---- sections ------------------------------------------------------------------------------ */
 
 static void print_section(struct printing *p, enum section_id id, const void *base);
 
@@ -342,8 +338,7 @@ static void print_section(struct printing *p, enum section_id id, const void *ba
 		print_option(p, &s->options[i], base);
 }
 
-/* ---- the whole --------------------------------------------------------------------------------
- */
+/* ---- the whole ----------------------------------------------------------------------------- */
 
 static void print_brokers(
 	struct printing *p, const struct config *c, const struct config_broker *only)
