@@ -98,9 +98,12 @@ static void receive_notice(void *arg, const PGresult *res)
 {
 	struct db_conn *c = arg;
 	const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+	const char *function = PQresultErrorField(res, PG_DIAG_SOURCE_FUNCTION);
 	/* 01000 is what a commit says that gave up waiting for its standbys.  Its text is translated, so
-	 * the code must do; the caller looks only at those that came with a COMMIT. */
-	if (state != NULL && strcmp(state, "01000") == 0)
+	 * the code must do; the caller looks only at those that came with a COMMIT.  RAISE WARNING in a
+	 * deferred trigger has the same code, but tells where it comes from. */
+	bool is_raised = function != NULL && strcmp(function, "exec_stmt_raise") == 0;
+	if (state != NULL && strcmp(state, "01000") == 0 && !is_raised)
 		c->warned = true;
 }
 

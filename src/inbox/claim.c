@@ -287,16 +287,27 @@ static enum rc queue_end(struct inbox *x, const struct claim *claims, size_t n, 
 	const struct db_value gate[] = {
 		value_text(x->token), value_text(x->consumer->database->synchronous_commit)};
 
-	db_warning_clear(x->db);
-	if (queue_keys(x, SQL_FORGET, claims, n, is_unhandled, err) != RC_OK ||
+	/* The gate in front of all else of ours: outside our transaction the rest would fail for reasons
+	 * of its own, as if the server were read-only. */
+	if (inbox_queue(x, SQL_GATE, 2, gate, false, err) != RC_OK ||
+		queue_keys(x, SQL_FORGET, claims, n, is_unhandled, err) != RC_OK ||
 		queue_keys(x, SQL_LOOK, claims, n, is_looked_up, err) != RC_OK)
 		return err->rc;
 	if (x->is_guarded && inbox_queue(x, SQL_UNGUARD, 0, NULL, false, err) != RC_OK)
 		return err->rc;
-	if (inbox_queue(x, SQL_GATE, 2, gate, false, err) != RC_OK ||
-		inbox_queue(x, SQL_COMMIT, 0, NULL, false, err) != RC_OK)
+	if (inbox_queue(x, SQL_COMMIT, 0, NULL, false, err) != RC_OK)
 		return err->rc;
 	return db_sync(x->db, err);
+}
+
+static enum rc take_gate(struct inbox *x, bool *ret_gate_failed, struct err *err)
+{
+	/* Handlers' own warnings are behind us; COMMIT's come after the gate's answer. */
+	db_warning_clear(x->db);
+	if (db_next(x->db, NULL, err) == RC_OK)
+		return RC_OK;
+	*ret_gate_failed = strcmp(err->sqlstate, "22012") == 0;
+	return err->rc == RC_UNAVAILABLE ? RC_UNAVAILABLE : (err->rc = RC_RETRY);
 }
 
 static enum rc take_looks(struct inbox *x, struct claim *claims, size_t n, struct err *err)
@@ -318,13 +329,9 @@ static enum rc take_looks(struct inbox *x, struct claim *claims, size_t n, struc
 	return RC_OK;
 }
 
-static enum rc take_commit(struct inbox *x, bool *ret_gate_failed, struct err *err)
+static enum rc take_commit(struct inbox *x, struct err *err)
 {
 	AUTO(result) struct db_result *res = NULL;
-	if (db_next(x->db, NULL, err) != RC_OK) { /* the gate */
-		*ret_gate_failed = strcmp(err->sqlstate, "22012") == 0;
-		return err->rc == RC_UNAVAILABLE ? RC_UNAVAILABLE : (err->rc = RC_RETRY);
-	}
 	if (db_next(x->db, &res, err) != RC_OK)
 		return err->rc;
 	if (strcmp(db_result_tag(res), "COMMIT") != 0)
@@ -345,6 +352,8 @@ enum rc inbox_commit(struct inbox *x, struct claim *claims, size_t n,
 	if (queue_end(x, claims, n, err) != RC_OK)
 		return err->rc == RC_UNAVAILABLE ? (err->rc = RC_UNKNOWN) : err->rc;
 	enum rc rc = before != NULL ? before(arg, err) : RC_OK;
+	if (rc == RC_OK)
+		rc = take_gate(x, ret_gate_failed, err);
 	if (rc == RC_OK && count_if(claims, n, is_unhandled) != 0)
 		rc = db_next(x->db, NULL, err);
 	if (rc == RC_OK)
@@ -352,7 +361,7 @@ enum rc inbox_commit(struct inbox *x, struct claim *claims, size_t n,
 	if (rc == RC_OK && x->is_guarded)
 		rc = db_next(x->db, NULL, err);
 	if (rc == RC_OK)
-		rc = take_commit(x, ret_gate_failed, err);
+		rc = take_commit(x, err);
 	enum rc end = db_sync_end(x->db, rc == RC_OK ? err : &later);
 	if (rc == RC_OK)
 		rc = end;

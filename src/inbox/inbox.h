@@ -57,7 +57,7 @@ enum rc inbox_begin(struct inbox *x, struct claim *claims, size_t n, struct err 
 /* Arms the guard: from here on only inbox_commit can commit.  Queued, not sent. */
 enum rc inbox_guard(struct inbox *x, struct err *err) MUST_CHECK;
 
-/* Removes the markers of new claims that were not handled, looks up those that were not new, gate,
+/* Gate, removes the markers of new claims that were not handled, looks up those that were not new,
  * COMMIT: one round trip, behind what the handlers queued.  before is called when all that stands in
  * front has been sent, to take the results of the handlers' statements; its failure makes the
  * transaction roll back (the gate has failed with it) and is returned.
