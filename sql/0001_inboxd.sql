@@ -422,32 +422,99 @@ BEGIN
   RETURN CASE WHEN v_failed THEN 'failed' ELSE 'waiting' END;
 END $$;
 
--- A key for people.
+-- A key for people, the same text that the logs show (src/message/key.h): printable, and another one for
+-- every key.
 CREATE FUNCTION @schema@.key_text(p_key bytea) RETURNS text
-LANGUAGE plpgsql IMMUTABLE AS $$
+LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
+  v_kind  integer := CASE WHEN length(p_key) > 1 THEN get_byte(p_key, 0) ELSE 0 END;
   v_rest  bytea := substr(p_key, 2);
-  v_parts text[] := '{}';
-  v_at    integer := 1;
+  v_parts bytea[] := '{}';
+  v_texts text[] := '{}';
+  v_none  text := '?' || regexp_replace(encode(p_key, 'hex'), '..', '\\x\&', 'g');
+  v_utf8  boolean := current_setting('server_encoding') = 'UTF8';
+  v_part  bytea;
+  v_text  text;
+  v_at    integer := 0;
   v_size  integer;
+  v_long  integer;
+  v_code  integer;
 BEGIN
-  CASE get_byte(p_key, 0)
-    WHEN 1 THEN
-      RETURN encode(v_rest, 'escape');
-    WHEN 2 THEN
-      RETURN encode(v_rest, 'hex')::uuid::text;
-    WHEN 4 THEN
-      WHILE v_at < length(v_rest) LOOP
-        v_size := get_byte(v_rest, v_at - 1) * 256 + get_byte(v_rest, v_at);
-        v_parts := v_parts || encode(substr(v_rest, v_at + 2, v_size), 'escape');
-        v_at := v_at + 2 + v_size;
+  IF v_kind IN (3, 5, 6) AND length(v_rest) = 32 THEN
+    RETURN CASE v_kind WHEN 5 THEN 'list-' WHEN 6 THEN 'body-' ELSE '' END ||
+      'sha256:' || encode(v_rest, 'hex');
+  ELSIF v_kind = 2 AND length(v_rest) = 16 THEN
+    RETURN encode(v_rest, 'hex')::uuid::text;
+  ELSIF v_kind = 1 THEN
+    v_parts := ARRAY[v_rest];
+  ELSIF v_kind = 4 THEN
+    WHILE v_at < length(v_rest) LOOP
+      IF v_at + 2 > length(v_rest) THEN
+        RETURN v_none;
+      END IF;
+      v_size := get_byte(v_rest, v_at) * 256 + get_byte(v_rest, v_at + 1);
+      IF v_at + 2 + v_size > length(v_rest) THEN
+        RETURN v_none;
+      END IF;
+      v_parts := v_parts || substr(v_rest, v_at + 3, v_size);
+      v_at := v_at + 2 + v_size;
+    END LOOP;
+    IF cardinality(v_parts) < 2 THEN
+      RETURN v_none;
+    END IF;
+  ELSE
+    RETURN v_none;
+  END IF;
+
+  FOREACH v_part IN ARRAY v_parts LOOP
+    v_text := encode(v_part, 'escape');
+    IF v_text !~ '^([!-+\--[\]-~]([ -+\--[\]-~]*[!-+\--[\]-~])?)?$' THEN
+      -- Not plain ASCII without comma, backslash and outer spaces: character by character.
+      v_text := '';
+      v_at := 0;
+      WHILE v_at < length(v_part) LOOP
+        v_code := get_byte(v_part, v_at);
+        v_long := CASE WHEN v_code < 128 THEN 1 WHEN v_code BETWEEN 194 AND 223 THEN 2
+          WHEN v_code BETWEEN 224 AND 239 THEN 3 WHEN v_code BETWEEN 240 AND 244 THEN 4 ELSE 0 END;
+        v_code := CASE v_long WHEN 2 THEN v_code & 31 WHEN 3 THEN v_code & 15 WHEN 4 THEN v_code & 7
+          ELSE v_code END;
+        FOR i IN 1 .. v_long - 1 LOOP
+          IF v_at + i >= length(v_part) OR (get_byte(v_part, v_at + i) & 192) <> 128 THEN
+            v_long := 0;
+            EXIT;
+          END IF;
+          v_code := v_code * 64 + (get_byte(v_part, v_at + i) & 63);
+        END LOOP;
+        IF v_long = 0 OR (v_long > 1 AND NOT v_utf8)
+          OR v_code < (CASE v_long WHEN 3 THEN 2048 WHEN 4 THEN 65536 ELSE 0 END)
+          OR v_code > 1114111 OR v_code BETWEEN 55296 AND 57343 THEN
+          v_long := 1;
+          v_code := -1;
+        END IF;
+        IF v_code < 0 OR (v_code = 32 AND (v_at = 0 OR v_at + 1 = length(v_part)))
+          -- What nobody sees, or what moves its neighbours.
+          OR v_code < 32 OR v_code BETWEEN 127 AND 160 OR v_code IN (173, 847, 1564, 1757, 1807, 5760)
+          OR v_code BETWEEN 1536 AND 1541 OR v_code BETWEEN 4447 AND 4448
+          OR v_code BETWEEN 6068 AND 6069 OR v_code BETWEEN 6155 AND 6159
+          OR v_code BETWEEN 8192 AND 8207 OR v_code BETWEEN 8232 AND 8239
+          OR v_code BETWEEN 8287 AND 8303 OR v_code IN (12288, 12644, 65279, 65440)
+          OR v_code BETWEEN 57344 AND 63743 OR v_code BETWEEN 64976 AND 65007
+          OR v_code BETWEEN 65024 AND 65039 OR v_code BETWEEN 65520 AND 65531
+          OR v_code BETWEEN 65534 AND 65535 OR v_code >= 917504 THEN
+          v_text := v_text || regexp_replace(
+            encode(substr(v_part, v_at + 1, v_long), 'hex'), '..', '\\x\&', 'g');
+        ELSE
+          v_text := v_text || CASE WHEN v_code IN (44, 92) THEN '\' ELSE '' END || chr(v_code);
+        END IF;
+        v_at := v_at + v_long;
       END LOOP;
-      RETURN array_to_string(v_parts, ', ');
-    WHEN 3, 5, 6 THEN
-      RETURN 'sha256:' || encode(v_rest, 'hex');
-    ELSE
-      RETURN encode(p_key, 'escape');
-  END CASE;
+    END IF;
+    v_texts := v_texts || v_text;
+  END LOOP;
+  IF v_kind = 1 AND v_texts[1] ~ '^([?]|(list-|body-)?sha256:)' THEN
+    RETURN '\x' || to_hex(get_byte(v_rest, 0)) || substr(v_texts[1], 2);
+  END IF;
+  RETURN array_to_string(v_texts, ', ');
 END $$;
 
 -- The whole body of a parked message, wherever it is kept.

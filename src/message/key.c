@@ -455,9 +455,10 @@ static void add_escaped_bytes(struct buf *out, struct bytes b)
 	}
 }
 
-static void add_visible(struct buf *out, struct bytes value)
+/* What stands in value from `from` on. */
+static void add_visible(struct buf *out, struct bytes value, size_t from)
 {
-	for (size_t i = 0; i < value.size;) {
+	for (size_t i = from; i < value.size;) {
 		uint32_t c = 0;
 		size_t n = utf8_decode(value.data + i, value.size - i, &c);
 		bool is_outer_space = c == ' ' && (i == 0 || i + 1 == value.size);
@@ -489,11 +490,10 @@ static bool is_like_a_hash(struct bytes value)
 
 static void add_given(struct buf *out, struct bytes value)
 {
-	if (value.size != 0 && (is_like_a_hash(value) || value.data[0] == '?')) {
+	bool is_like_another = value.data[0] == '?' || is_like_a_hash(value);
+	if (is_like_another)
 		add_escaped_bytes(out, bytes_of(value.data, 1));
-		value = bytes_of(value.data + 1, value.size - 1);
-	}
-	add_visible(out, value);
+	add_visible(out, value, is_like_another ? 1 : 0);
 }
 
 static void add_uuid(struct buf *out, struct bytes uuid)
@@ -516,7 +516,7 @@ static bool add_list(struct buf *out, struct bytes list)
 			return false;
 		if (n != 0)
 			buf_add_str(out, ", ");
-		add_visible(out, value);
+		add_visible(out, value, 0);
 	}
 	return n > 1;
 }

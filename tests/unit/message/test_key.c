@@ -605,6 +605,7 @@ START_TEST(no_two_keys_show_the_same)
 	ck_assert_str_eq(text_of("\1list-sha256:00", 15), "\\x6cist-sha256:00");
 	ck_assert_str_eq(text_of("\1body-sha256:00", 15), "\\x62ody-sha256:00");
 	ck_assert_str_eq(text_of("\1?\\x01", 6), "\\x3f\\\\x01");
+	ck_assert_str_eq(text_of("\1? a", 4), "\\x3f a");
 	ck_assert_str_eq(text_of("\4\0\1a", 4), "?\\x04\\x00\\x01\\x61");
 }
 END_TEST
