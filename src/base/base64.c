@@ -25,8 +25,8 @@ static bool is_space(uint8_t c)
 	return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/* A whole group of four; pads of them stood for nothing.  Bits that stand for nothing must be 0, so that
- * each text has one meaning and each meaning one text. */
+/* A whole group of four; pads of them stood for nothing.  Bits that stand for nothing must be 0, so
+ * that each text has one meaning and each meaning one text. */
 static bool add_group(struct buf *out, uint32_t v, unsigned pads)
 {
 	if (pads > 2 || (v & (pads == 2 ? 0xffffu : pads == 1 ? 0xffu : 0)) != 0)

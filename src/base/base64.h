@@ -7,8 +7,8 @@
 
 void base64_encode(struct bytes data, struct buf *out);
 
-/* Appends what text stands for.  White space is passed over; false (and out unchanged) on anything else
- * that is not base64 with its padding. */
+/* Appends what text stands for.  White space is passed over; false (and out unchanged) on anything
+ * else that is not base64 with its padding. */
 bool base64_decode(struct bytes text, struct buf *out);
 
 #endif

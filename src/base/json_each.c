@@ -65,8 +65,8 @@ static enum json_kind skip_value(struct json_each *e)
 	return first == 'n' ? JSON_NULL : first == 't' || first == 'f' ? JSON_BOOL : JSON_NUMBER;
 }
 
-bool json_each_next(
-	struct json_each *e, struct bytes *ret_name, enum json_kind *ret_kind, struct bytes *ret_raw)
+bool json_each_next(struct json_each *e, struct bytes *ret_name, enum json_kind *ret_kind,
+	struct bytes *ret_raw)
 {
 	*ret_name = bytes_of(NULL, 0);
 	skip_between(e);

@@ -13,8 +13,9 @@ struct json_each {
 /* raw: the container's own text, from json_find or from json_each_next. */
 struct json_each json_each_of(struct bytes raw);
 
-/* The next child, false behind the last.  *ret_name is the name's raw token, with quotes and escapes
- * (absent in an array); kind and raw as from json_find.  A name that stands twice comes twice. */
+/* The next child, false behind the last.  *ret_name is the name's raw token, with quotes and
+ * escapes (absent in an array); kind and raw as from json_find.  A name that stands twice comes
+ * twice. */
 bool json_each_next(struct json_each *e, struct bytes *ret_name, enum json_kind *ret_kind,
 	struct bytes *ret_raw);
 

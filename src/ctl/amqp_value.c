@@ -30,7 +30,8 @@ enum shape {
 };
 
 /* Letters as RabbitMQ takes them.  Of several types with one letter the first is what the letter is
- * called.  RabbitMQ knows no unsigned 64-bit integer; it stands here for what others may have stored. */
+ * called.  RabbitMQ knows no unsigned 64-bit integer; it stands here for what others may have
+ * stored. */
 static const struct type {
 	const char *name;
 	char letter;
@@ -91,7 +92,7 @@ void amqp_add_types(struct buf *out)
 		buf_addf(out, "%s%s", i != 0 ? ", " : "", types[i].name);
 }
 
-/* ---- numbers ---------------------------------------------------------------------------------- */
+/* ---- numbers -------------------------------------------------------------------------------- */
 
 static void add_number(struct buf *out, uint64_t v, size_t size)
 {
@@ -110,14 +111,15 @@ static enum rc add_signed(struct buf *out, const struct type *t, const char *tex
 	errno = 0;
 	long long v = strtoll(text, &end, 10);
 	int64_t most = t->size == 8 ? INT64_MAX : (INT64_C(1) << (8 * t->size - 1)) - 1;
-	if (isspace((unsigned char)text[0]) || end == text || *end != '\0' || errno != 0 || v > most ||
-		v < -most - 1)
+	if (isspace((unsigned char)text[0]) || end == text || *end != '\0' || errno != 0 ||
+		v > most || v < -most - 1)
 		return bad_value(t, text, err);
 	add_number(out, (uint64_t)v, t->size);
 	return RC_OK;
 }
 
-static enum rc add_unsigned(struct buf *out, const struct type *t, const char *text, struct err *err)
+static enum rc add_unsigned(
+	struct buf *out, const struct type *t, const char *text, struct err *err)
 {
 	char *end;
 	errno = 0;
@@ -175,7 +177,7 @@ static enum rc add_bool(struct buf *out, const struct type *t, const char *text,
 	return RC_OK;
 }
 
-/* ---- everything ------------------------------------------------------------------------------- */
+/* ---- everything ----------------------------------------------------------------------------- */
 
 /* Content led by its length, which is known only behind it. */
 static size_t begin_long(struct buf *out)
@@ -316,7 +318,8 @@ static enum rc add_array(struct buf *out, struct bytes raw, struct err *err)
 }
 
 /* {"$type": …, "$value": …}; false when the object is none of these. */
-static bool find_typed(struct bytes raw, struct bytes *ret_type, enum json_kind *ret_kind, struct bytes *ret_value)
+static bool find_typed(
+	struct bytes raw, struct bytes *ret_type, enum json_kind *ret_kind, struct bytes *ret_value)
 {
 	struct json_each each = json_each_of(raw);
 	struct bytes name, child;
@@ -337,8 +340,8 @@ static bool find_typed(struct bytes raw, struct bytes *ret_type, enum json_kind 
 	return has_type;
 }
 
-static enum rc add_typed(struct buf *out, struct bytes raw_type, enum json_kind kind, struct bytes raw,
-	struct err *err)
+static enum rc add_typed(struct buf *out, struct bytes raw_type, enum json_kind kind,
+	struct bytes raw, struct err *err)
 {
 	AUTO(buf) struct buf type = {0}, text = {0};
 	json_unescape(raw_type, &type);
@@ -348,19 +351,21 @@ static enum rc add_typed(struct buf *out, struct bytes raw_type, enum json_kind 
 	if (t->shape == SHAPE_LITERAL && kind == JSON_OBJECT)
 		return add_table(out, raw, err);
 	if (t->shape == SHAPE_LITERAL || t->shape == SHAPE_JSON)
-		return err_set(err, RC_REJECT, "\"$type\" %s does not go with this \"$value\"", t->name);
+		return err_set(
+			err, RC_REJECT, "\"$type\" %s does not go with this \"$value\"", t->name);
 	if (kind == JSON_OBJECT || kind == JSON_ARRAY || kind == JSON_NULL)
-		return err_set(err, RC_REJECT, "\"$value\" of a %s is a string or a number", t->name);
+		return err_set(
+			err, RC_REJECT, "\"$value\" of a %s is a string or a number", t->name);
 	if (kind != JSON_ABSENT)
 		add_scalar_text(&text, kind, raw);
-	return amqp_add_text(out, buf_bytes(&type),
-		text.data != NULL ? buf_bytes(&text) : bytes_str(""), err);
+	return amqp_add_text(
+		out, buf_bytes(&type), text.data != NULL ? buf_bytes(&text) : bytes_str(""), err);
 }
 
 static bool is_integer(struct bytes raw)
 {
 	return memchr(raw.data, '.', raw.size) == NULL && memchr(raw.data, 'e', raw.size) == NULL &&
-	       memchr(raw.data, 'E', raw.size) == NULL;
+		memchr(raw.data, 'E', raw.size) == NULL;
 }
 
 enum rc amqp_add_json(struct buf *out, enum json_kind kind, struct bytes raw, struct err *err)
@@ -375,7 +380,8 @@ enum rc amqp_add_json(struct buf *out, enum json_kind kind, struct bytes raw, st
 	case JSON_BOOL:
 		return amqp_add_text(out, bytes_str("bool"), raw, err);
 	case JSON_NUMBER:
-		return amqp_add_text(out, bytes_str(is_integer(raw) ? "int64" : "double"), raw, err);
+		return amqp_add_text(
+			out, bytes_str(is_integer(raw) ? "int64" : "double"), raw, err);
 	case JSON_STRING:
 		json_unescape(raw, &text);
 		return amqp_add_text(out, bytes_str("string"), buf_bytes(&text), err);
@@ -389,7 +395,7 @@ enum rc amqp_add_json(struct buf *out, enum json_kind kind, struct bytes raw, st
 	return add_table(out, raw, err);
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading -------------------------------------------------------------------------------- */
 
 bool amqp_next(struct reader *r, bool is_array, struct amqp_entry *ret)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Typed AMQP 0-9-1 values as people write and read them: NAME:TYPE=VALUE, and JSON.  Pure.
  *
- * In JSON a string is a string, true and false are a bool, an integer is an int64, another number is a
- * double, null is void, arrays and objects are arrays and tables.  Every other type is an object
- * {"$type": TYPE, "$value": VALUE}, VALUE a string or a number as --header takes it; so are arrays and
- * tables that are malformed or nested deeper than 64 ("table-base64"). */
+ * In JSON a string is a string, true and false are a bool, an integer is an int64, another number
+ * is a double, null is void, arrays and objects are arrays and tables.  Every other type is an
+ * object
+ * {"$type": TYPE, "$value": VALUE}, VALUE a string or a number as --header takes it; so are arrays
+ * and tables that are malformed or nested deeper than 64 ("table-base64"). */
 #ifndef INBOXD_CTL_AMQP_VALUE_H
 #define INBOXD_CTL_AMQP_VALUE_H
 
@@ -18,8 +19,10 @@ bool amqp_is_type(struct bytes name);
 void amqp_add_types(struct buf *out);
 
 /* Appends letter and content in wire form; RC_REJECT with what is wrong, out then undefined. */
-enum rc amqp_add_text(struct buf *out, struct bytes type, struct bytes text, struct err *err) MUST_CHECK;
-enum rc amqp_add_json(struct buf *out, enum json_kind kind, struct bytes raw, struct err *err) MUST_CHECK;
+enum rc amqp_add_text(
+	struct buf *out, struct bytes type, struct bytes text, struct err *err) MUST_CHECK;
+enum rc amqp_add_json(
+	struct buf *out, enum json_kind kind, struct bytes raw, struct err *err) MUST_CHECK;
 /* The name of a table entry; RC_REJECT beyond 255 bytes. */
 enum rc amqp_add_name(struct buf *table, struct bytes name, struct err *err) MUST_CHECK;
 

@@ -67,7 +67,8 @@ int ctl_next_option(struct ctl *ctl, int argc, char **argv)
 		case '?':
 			/* getopt has said which. */
 			if (opterr != 0)
-				(void)fprintf(stderr, "see inboxctl %s --help\n", ctl->command->name);
+				(void)fprintf(
+					stderr, "see inboxctl %s --help\n", ctl->command->name);
 			ctl->exit = EX_USAGE;
 			return CTL_STOP;
 		default:
@@ -81,8 +82,8 @@ static void print_options(FILE *out, const struct ctl_option *options, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		const struct ctl_option *o = &options[i];
 		char text[80];
-		(void)snprintf(text, sizeof text, "--%s%s%s", o->name, o->argument != NULL ? " " : "",
-			o->argument != NULL ? o->argument : "");
+		(void)snprintf(text, sizeof text, "--%s%s%s", o->name,
+			o->argument != NULL ? " " : "", o->argument != NULL ? o->argument : "");
 		if (o->id < 0x80)
 			(void)fprintf(out, "  -%c, %-26s %s\n", o->id, text, o->help);
 		else

@@ -36,7 +36,7 @@ static struct bytes present(const struct buf *b)
 	return b->data != NULL ? buf_bytes(b) : bytes_str("");
 }
 
-/* ---- key and fingerprint ------------------------------------------------------------------------ */
+/* ---- key and fingerprint -------------------------------------------------------------------- */
 
 static void say_key(struct attempt *a)
 {
@@ -45,7 +45,8 @@ static void say_key(struct attempt *a)
 	transcript_fact(a->t, "key", buf_bytes(&text));
 	for (size_t i = 0; i < a->fingerprint.size; i++)
 		buf_addf(&hex, "%02x", a->fingerprint.data[i]);
-	transcript_fact(a->t, "fingerprint", a->fingerprint.size != 0 ? buf_bytes(&hex) : bytes_str("none"));
+	transcript_fact(a->t, "fingerprint",
+		a->fingerprint.size != 0 ? buf_bytes(&hex) : bytes_str("none"));
 }
 
 static bool park_only(struct attempt *a, const char *reason, const char *detail)
@@ -80,7 +81,7 @@ static bool find_key(struct attempt *a)
 	return true;
 }
 
-/* ---- handler and session ------------------------------------------------------------------------ */
+/* ---- handler and session -------------------------------------------------------------------- */
 
 static void trace(void *arg, const char *sql, size_t n, const struct db_value *args)
 {
@@ -97,7 +98,8 @@ static enum rc find_identity(struct attempt *a, struct err *err)
 {
 	AUTO(free) char *sql = login_sql(a->db, "SELECT id FROM @.consumer WHERE identity = $1");
 	AUTO(result) struct db_result *res = NULL;
-	const struct db_value arg = {.data = a->consumer->identity, .size = strlen(a->consumer->identity)};
+	const struct db_value arg = {
+		.data = a->consumer->identity, .size = strlen(a->consumer->identity)};
 	enum rc rc = db_exec(a->db, sql, 1, &arg, true, &res, err);
 	if (rc != RC_OK)
 		return rc;
@@ -124,7 +126,8 @@ static enum rc connect_database(struct attempt *a, struct buf *errors, struct er
 	return rc == RC_OK ? host_open(a->host, a->db, errors, err) : rc;
 }
 
-static enum rc prepare(struct attempt *a, const struct config *config, struct buf *errors, struct err *err)
+static enum rc prepare(
+	struct attempt *a, const struct config *config, struct buf *errors, struct err *err)
 {
 	enum rc rc = handler_load(&config->handler_directories, a->consumer->handler,
 		config->runtime_directory, &a->handler, err);
@@ -152,9 +155,10 @@ static void clean_up(struct attempt *a)
 	buf_done(&a->fingerprint);
 }
 
-/* ---- a key that is known ------------------------------------------------------------------------- */
+/* ---- a key that is known -------------------------------------------------------------------- */
 
-static enum rc query_key(struct attempt *a, const char *text, struct db_result **ret, struct err *err)
+static enum rc query_key(
+	struct attempt *a, const char *text, struct db_result **ret, struct err *err)
 {
 	AUTO(free) char *sql = login_sql(a->db, text);
 	char id[16];
@@ -181,14 +185,16 @@ static enum rc look_closer(struct attempt *a, struct err *err)
 	AUTO(result) struct db_result *marker = NULL;
 	AUTO(result) struct db_result *row = NULL;
 	enum rc rc = query_key(a,
-		"SELECT fingerprint FROM @.inbox WHERE consumer = $1::integer AND key = $2", &marker, err);
+		"SELECT fingerprint FROM @.inbox WHERE consumer = $1::integer AND key = $2",
+		&marker, err);
 	if (rc == RC_OK && db_result_rows(marker) != 0) {
 		say_known(a, db_result_value(marker, 0, 0));
 		return RC_OK;
 	}
 	if (rc == RC_OK)
 		rc = query_key(a,
-			"SELECT state || ', id ' || id FROM @.parked WHERE consumer = $1::integer AND key = $2 "
+			"SELECT state || ', id ' || id FROM @.parked WHERE consumer = $1::integer "
+			"AND key = $2 "
 			"ORDER BY id DESC LIMIT 1",
 			&row, err);
 	if (rc != RC_OK)
@@ -202,7 +208,7 @@ static enum rc look_closer(struct attempt *a, struct err *err)
 	return RC_OK;
 }
 
-/* ---- the run -------------------------------------------------------------------------------------- */
+/* ---- the run -------------------------------------------------------------------------------- */
 
 static const char *const verdict_names[] = {
 	[HOST_DONE] = "done",
@@ -228,7 +234,8 @@ static void say_verdict(struct attempt *a)
 	a->is_done = item->verdict == HOST_DONE;
 }
 
-/* Deferred constraints would speak at COMMIT, which never comes.  Not with the guard: it is one of them. */
+/* Deferred constraints would speak at COMMIT, which never comes.  Not with the guard: it is one of
+ * them. */
 static enum rc check_deferred(struct attempt *a, struct err *err)
 {
 	if (host_uses_conn(a->host))
@@ -321,7 +328,8 @@ static enum rc run(struct attempt *a, struct err *err)
 	if (rc != RC_OK)
 		return rc;
 	rc = run_claimed(a, err);
-	if (db_tx_state(a->db) != DB_TX_NONE && inbox_rollback(&a->inbox, &back) != RC_OK && rc == RC_OK) {
+	if (db_tx_state(a->db) != DB_TX_NONE && inbox_rollback(&a->inbox, &back) != RC_OK &&
+		rc == RC_OK) {
 		*err = back;
 		rc = back.rc;
 	}
@@ -330,7 +338,8 @@ static enum rc run(struct attempt *a, struct err *err)
 }
 
 enum rc attempt_run(const struct config *config, const struct config_consumer *consumer,
-	const struct message *m, struct transcript *t, bool *ret_done, struct buf *errors, struct err *err)
+	const struct message *m, struct transcript *t, bool *ret_done, struct buf *errors,
+	struct err *err)
 {
 	struct attempt a = {.consumer = consumer, .t = t, .message = m};
 	source_message_init(&a.source, m);

@@ -7,9 +7,9 @@
 #include "ctl/transcript.h"
 #include "message/message.h"
 
-/* Tells all steps to the transcript.  *ret_done: a worker would have committed the work.  RC_OK also when
- * the message is not handled (no key, known before) or fails; anything else: the attempt could not be
- * made, errors (of options, in the form of config_load) or err say why. */
+/* Tells all steps to the transcript.  *ret_done: a worker would have committed the work.  RC_OK
+ * also when the message is not handled (no key, known before) or fails; anything else: the attempt
+ * could not be made, errors (of options, in the form of config_load) or err say why. */
 enum rc attempt_run(const struct config *config, const struct config_consumer *consumer,
 	const struct message *m, struct transcript *t, bool *ret_done, struct buf *errors,
 	struct err *err) MUST_CHECK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* inboxctl consumers: what the database remembers of consumers, and the operator's word that a change of
- * it is meant. */
+/* inboxctl consumers: what the database remembers of consumers, and the operator's word that a
+ * change of it is meant. */
 #include "ctl/login.h"
 
 #include <getopt.h>
@@ -13,7 +13,8 @@
 
 static const struct ctl_option options[] = {LOGIN_OPTIONS};
 
-/* What identifies a consumer, in the order of accept_consumer's arguments behind identity and entry. */
+/* What identifies a consumer, in the order of accept_consumer's arguments behind identity and
+ * entry. */
 enum fact { FACT_VHOST, FACT_QUEUE, FACT_KEY, FACT_FINGERPRINT, N_FACTS };
 static const char *const fact_names[] = {
 	[FACT_VHOST] = "vhost",
@@ -27,7 +28,8 @@ struct facts {
 };
 
 /* The vhost a consumer uses, as its connections will see it. */
-static enum rc find_vhost(const struct config_broker *b, struct mq_uri *uri, const char **ret, struct err *err)
+static enum rc find_vhost(
+	const struct config_broker *b, struct mq_uri *uri, const char **ret, struct err *err)
 {
 	*ret = b->vhost;
 	if (b->vhost != NULL)
@@ -38,8 +40,8 @@ static enum rc find_vhost(const struct config_broker *b, struct mq_uri *uri, con
 	return RC_OK;
 }
 
-static enum rc configured(const struct config_consumer *c, struct mq_uri *uri, struct facts *ret,
-	struct err *err)
+static enum rc configured(
+	const struct config_consumer *c, struct mq_uri *uri, struct facts *ret, struct err *err)
 {
 	const char *vhost = NULL;
 	if (find_vhost(c->broker, uri, &vhost, err) != RC_OK)
@@ -59,11 +61,11 @@ static bool is_same(const struct facts *a, const struct facts *b)
 	return true;
 }
 
-/* ---- list --------------------------------------------------------------------------------------- */
+/* ---- list ----------------------------------------------------------------------------------- */
 
-static const struct table_column columns[] = {{"consumer", false}, {"entry", false}, {"vhost", false},
-	{"queue", false}, {"key", false}, {"fingerprint", false}, {"registered_at", false},
-	{"accepted_at", false}, {"configuration", false}};
+static const struct table_column columns[] = {{"consumer", false}, {"entry", false},
+	{"vhost", false}, {"queue", false}, {"key", false}, {"fingerprint", false},
+	{"registered_at", false}, {"accepted_at", false}, {"configuration", false}};
 enum { N_COLUMNS = sizeof columns / sizeof columns[0], COLUMN_ENTRY = 1, COLUMN_FACTS = 2 };
 
 static const char list_sql[] =
@@ -88,7 +90,8 @@ static const char *compare(const struct config *config, const struct db_result *
 	struct err err;
 	if (config == NULL)
 		return NULL;
-	const struct config_consumer *c = find_entry(config, db_result_value(res, row, COLUMN_ENTRY));
+	const struct config_consumer *c =
+		find_entry(config, db_result_value(res, row, COLUMN_ENTRY));
 	if (c == NULL)
 		return "not in it";
 	for (size_t f = 0; f < N_FACTS; f++)
@@ -123,7 +126,7 @@ static int list(const struct ctl *ctl, struct login *login)
 	return EX_OK;
 }
 
-/* ---- accept --------------------------------------------------------------------------------------- */
+/* ---- accept --------------------------------------------------------------------------------- */
 
 /* The rules are the identity's, vhost and queue the entry's, which may not be there yet. */
 static const char old_sql[] =
@@ -131,8 +134,8 @@ static const char old_sql[] =
 	"LEFT JOIN @.consumer_entry e ON e.consumer = c.id AND e.entry = $2 WHERE c.identity = $1";
 
 /* "  queue: orders -> orders-2" for each fact; in JSON only those that change. */
-static void print_facts(const struct ctl *ctl, const struct config_consumer *c, const struct facts *old,
-	const struct facts *new, struct buf *out)
+static void print_facts(const struct ctl *ctl, const struct config_consumer *c,
+	const struct facts *old, const struct facts *new, struct buf *out)
 {
 	const char *comma = "";
 	if (ctl->json) {
@@ -168,8 +171,8 @@ static struct db_value text_value(struct bytes text)
 	return (struct db_value){.data = text.data, .size = text.size};
 }
 
-static enum rc accept_facts(struct db_conn *db, const struct config_consumer *c, const struct facts *new,
-	struct err *err)
+static enum rc accept_facts(struct db_conn *db, const struct config_consumer *c,
+	const struct facts *new, struct err *err)
 {
 	AUTO(free) char *sql = login_sql(db, "SELECT @.accept_consumer($1, $2, $3, $4, $5, $6)");
 	AUTO(result) struct db_result *res = NULL;
@@ -203,7 +206,8 @@ static int accept_change(const struct ctl *ctl, struct db_conn *db, const struct
 		return ctl_fail_err(ctl, &err);
 	if (db_result_rows(res) == 0)
 		return ctl_fail(ctl, CTL_NO,
-			"consumer \"%s\" is not registered in this database: inboxd will do that at its start",
+			"consumer \"%s\" is not registered in this database: inboxd will do that "
+			"at its start",
 			c->name);
 	for (size_t f = 0; f < N_FACTS; f++)
 		old.of[f] = db_result_value(res, 0, f);
@@ -232,7 +236,7 @@ static int accept_one(const struct ctl *ctl, struct login *login, const char *na
 	return exit == EX_OK ? accept_change(ctl, db, c) : exit;
 }
 
-/* ---- both ----------------------------------------------------------------------------------------- */
+/* ---- both ----------------------------------------------------------------------------------- */
 
 static int dispatch(const struct ctl *ctl, struct login *login, int argc, char **argv)
 {
@@ -259,9 +263,12 @@ static int run(struct ctl *ctl, int argc, char **argv)
 const struct ctl_command ctl_consumers = {.name = "consumers",
 	.operands = "[list | accept NAME]",
 	.summary = "Lists the consumers that the database knows, or accepts a change of one",
-	.details = "\nA consumer is known by its vhost, its queue, and the rules its keys and fingerprints are made by.\n"
-		   "inboxd refuses to start it when the configuration says otherwise, because messages could then\n"
-		   "be repeated or swallowed.  \"accept\" shows both and takes the configuration's word.",
+	.details = "\n"
+		   "A consumer is known by its vhost, its queue, and the rules its keys and\n"
+		   "fingerprints are made by.  inboxd refuses to start it when the configuration\n"
+		   "says otherwise, because messages could then be repeated or swallowed.  "
+		   "\"accept\"\n"
+		   "shows both and takes the configuration's word.",
 	.options = options,
 	.n_options = sizeof options / sizeof options[0],
 	.run = run};

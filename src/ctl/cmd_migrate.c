@@ -14,7 +14,8 @@ static const struct ctl_option options[] = {
 	{OPT_PRINT, "print", NULL, "print what is missing as a script for psql, change nothing"},
 	{OPT_ALL, "all", NULL, "with --print: print everything, without looking at a database"},
 	{OPT_RUN, "grant-run", "ROLE", "let the daemon work as this role"},
-	{OPT_OPERATOR, "grant-operator", "ROLE", "let this role see all and use operators' functions"},
+	{OPT_OPERATOR, "grant-operator", "ROLE",
+		"let this role see all and use operators' functions"},
 	{OPT_READ, "grant-read", "ROLE", "let this role see the views"},
 	LOGIN_OPTIONS,
 };
@@ -78,8 +79,7 @@ static int print(const struct ctl *ctl, struct migrate_args *a)
 	/* With the schema named as well, --all needs neither configuration nor database. */
 	if (a->all && a->login.conninfo == NULL && a->login.schema != NULL)
 		a->login.conninfo = "";
-	int exit = a->all ? login_resolve(ctl, &a->login)
-			  : login_open(ctl, &a->login, &db);
+	int exit = a->all ? login_resolve(ctl, &a->login) : login_open(ctl, &a->login, &db);
 	if (exit != EX_OK)
 		return exit;
 	struct migrate_order order = order_of(a);
@@ -95,7 +95,8 @@ static void report(const struct ctl *ctl, const struct migrate_order *order, siz
 	if (ctl->json) {
 		buf_add_str(&out, "{\"schema\": ");
 		json_add_string(&out, bytes_str(order->schema));
-		buf_addf(&out, ", \"version\": %u, \"applied\": %zu}\n", migrations_newest(), applied);
+		buf_addf(&out, ", \"version\": %u, \"applied\": %zu}\n", migrations_newest(),
+			applied);
 	} else {
 		buf_addf(&out, "schema %s is at version %u (%zu applied now)\n", order->schema,
 			migrations_newest(), applied);
@@ -115,7 +116,9 @@ static int apply(const struct ctl *ctl, struct migrate_args *a)
 	if (migrate_run(db, &order, &applied, &err) != RC_OK)
 		return ctl_fail_err(ctl, &err);
 	if (applied != 0 && a->n_grants == 0)
-		say(NULL, "roles other than the schema's owner need the --grant options again after this");
+		say(NULL,
+			"roles other than the schema's owner need the --grant options again after "
+			"this");
 	report(ctl, &order, applied);
 	return EX_OK;
 }
@@ -124,10 +127,12 @@ static int run(struct ctl *ctl, int argc, char **argv)
 {
 	struct migrate_args a = {0};
 	int id, exit = EX_OK;
-	while (exit == EX_OK && (id = ctl_next_option(ctl, argc, argv)) != CTL_END)
-		exit = id == CTL_STOP ? ctl->exit : take(ctl, &a, id);
-	if (id == CTL_STOP || exit != EX_OK)
+	while (exit == EX_OK && (id = ctl_next_option(ctl, argc, argv)) >= 0)
+		exit = take(ctl, &a, id);
+	if (exit != EX_OK)
 		return exit;
+	if (id == CTL_STOP)
+		return ctl->exit;
 	if (optind != argc)
 		return ctl_usage(ctl, "it takes no \"%s\"", argv[optind]);
 	if (a.all && !a.print)
@@ -140,9 +145,12 @@ static int run(struct ctl *ctl, int argc, char **argv)
 const struct ctl_command ctl_migrate = {.name = "migrate",
 	.operands = "",
 	.summary = "Brings the database's schema to this version",
-	.details = "\nIt may be run at any time and as often as wanted; two at once wait for each other.  It has to "
-		   "log in\nas a role that may create the schema, or owns it.  Roles must exist and are granted "
-		   "what they\nneed by the --grant options, again after each migration.",
+	.details =
+		"\n"
+		"It may be run at any time and as often as wanted; two at once wait for each\n"
+		"other.  It has to log in as a role that owns the schema or may create it.  Other\n"
+		"roles must exist and are granted what they need by the --grant options, again\n"
+		"after each migration.",
 	.options = options,
 	.n_options = sizeof options / sizeof options[0],
 	.run = run};

@@ -34,19 +34,22 @@ static struct db_value text_or_null(const char *text)
 	return (struct db_value){.data = text, .size = text != NULL ? strlen(text) : 0};
 }
 
-/* ---- list --------------------------------------------------------------------------------------- */
+/* ---- list ----------------------------------------------------------------------------------- */
 
 #define UTC(column) "to_char(" column " AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
 
-static const struct table_column list_columns[] = {{"id", true}, {"consumer", false}, {"state", false},
-	{"reason", false}, {"attempts", true}, {"parked_at", false}, {"next_at", false}, {"key", false},
-	{"detail", false}};
+static const struct table_column list_columns[] = {{"id", true}, {"consumer", false},
+	{"state", false}, {"reason", false}, {"attempts", true}, {"parked_at", false},
+	{"next_at", false}, {"key", false}, {"detail", false}};
 enum { N_LIST = sizeof list_columns / sizeof list_columns[0] };
 
-static const char list_sql[] = "SELECT id, consumer, state, reason, attempts, " UTC("parked_at") ", " UTC(
-	"next_at") ", key, detail FROM @.parked_view "
-			      "WHERE ($1::text IS NULL OR consumer = $1) AND ($2::text IS NULL OR state = $2) "
-			      "ORDER BY id LIMIT $3::bigint + 1";
+/* clang-format off */
+static const char list_sql[] =
+	"SELECT id, consumer, state, reason, attempts, " UTC("parked_at") ", " UTC("next_at") ", key, "
+	"detail FROM @.parked_view "
+	"WHERE ($1::text IS NULL OR consumer = $1) AND ($2::text IS NULL OR state = $2) "
+	"ORDER BY id LIMIT $3::bigint + 1";
+/* clang-format on */
 
 static int list(const struct ctl *ctl, struct parked_args *a)
 {
@@ -80,13 +83,14 @@ static int list(const struct ctl *ctl, struct parked_args *a)
 	return EX_OK;
 }
 
-/* ---- show --------------------------------------------------------------------------------------- */
+/* ---- show ----------------------------------------------------------------------------------- */
 
 /* Shown as they are; the first ones by name, the message itself behind them. */
 static const struct table_column facts[] = {{"id", true}, {"consumer", false}, {"entry", false},
-	{"state", false}, {"reason", false}, {"detail", false}, {"sqlstate", false}, {"attempts", true},
-	{"crashes", true}, {"parked_at", false}, {"changed_at", false}, {"next_at", false}, {"key", false},
-	{"fingerprint", false}, {"queue", false}, {"body_size", true}};
+	{"state", false}, {"reason", false}, {"detail", false}, {"sqlstate", false},
+	{"attempts", true}, {"crashes", true}, {"parked_at", false}, {"changed_at", false},
+	{"next_at", false}, {"key", false}, {"fingerprint", false}, {"queue", false},
+	{"body_size", true}};
 enum {
 	N_FACTS = sizeof facts / sizeof facts[0],
 	COLUMN_EXCHANGE = N_FACTS,
@@ -95,20 +99,22 @@ enum {
 	COLUMN_PROPERTIES,
 };
 
+/* clang-format off */
 static const char facts_sql[] =
 	"SELECT p.id::text, c.identity, p.entry, p.state, p.reason, p.detail, p.sqlstate, "
-	"p.attempts::text, p.crashes::text, " UTC("p.parked_at") ", " UTC("p.changed_at") ", " UTC("p.next_at")
-	", @.key_text(p.key), encode(p.fingerprint, 'hex'), p.queue, p.body_size::text, p.exchange, "
-	"p.routing_key, p.redelivered, p.properties "
+	"p.attempts::text, p.crashes::text, " UTC("p.parked_at") ", " UTC("p.changed_at") ", "
+	UTC("p.next_at") ", @.key_text(p.key), encode(p.fingerprint, 'hex'), p.queue, "
+	"p.body_size::text, p.exchange, p.routing_key, p.redelivered, p.properties "
 	"FROM @.parked p JOIN @.consumer c ON c.id = p.consumer WHERE p.id = $1::bigint";
+/* clang-format on */
 
 static const char body_sql[] = "SELECT body FROM @.parked WHERE id = $1::bigint";
 static const char chunk_sql[] = "SELECT seq, data FROM @.parked_chunk WHERE parked = $1::bigint "
 				"AND seq > $2::integer ORDER BY seq LIMIT 1";
 
 /* Hands the body over piece by piece, since it may be larger than memory. */
-static enum rc read_body(struct db_conn *db, const char *id, void (*take)(void *arg, struct bytes piece),
-	void *arg, struct err *err)
+static enum rc read_body(struct db_conn *db, const char *id,
+	void (*take)(void *arg, struct bytes piece), void *arg, struct err *err)
 {
 	AUTO(free) char *sql = login_sql(db, body_sql);
 	AUTO(result) struct db_result *whole = NULL;
@@ -267,16 +273,18 @@ static int show_one(const struct ctl *ctl, struct parked_args *a, const char *id
 	AUTO(db) struct db_conn *db = NULL;
 	uint64_t number;
 	if (!ctl_number(id, 1, INT64_MAX, &number))
-		return ctl_usage(ctl, "\"%s\" is no id: take one from \"inboxctl parked list\"", id);
+		return ctl_usage(
+			ctl, "\"%s\" is no id: take one from \"inboxctl parked list\"", id);
 	int exit = login_open(ctl, &a->login, &db);
 	return exit == EX_OK ? show(ctl, db, id, a->body) : exit;
 }
 
-/* ---- both ----------------------------------------------------------------------------------------- */
+/* ---- both ----------------------------------------------------------------------------------- */
 
 static bool is_state(const char *text)
 {
-	static const char *const states[] = {"waiting", "failed", "mismatch", "unresolved", "discarded"};
+	static const char *const states[] = {
+		"waiting", "failed", "mismatch", "unresolved", "discarded"};
 	for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
 		if (strcmp(text, states[i]) == 0)
 			return true;
@@ -324,13 +332,10 @@ static int run(struct ctl *ctl, int argc, char **argv)
 {
 	struct parked_args a = {.limit = 100};
 	int id, exit = EX_OK;
-	while (exit == EX_OK && (id = ctl_next_option(ctl, argc, argv)) != CTL_END) {
-		if (id == CTL_STOP)
-			return ctl->exit;
+	while (exit == EX_OK && (id = ctl_next_option(ctl, argc, argv)) >= 0)
 		exit = take(ctl, &a, id);
-	}
 	if (exit == EX_OK)
-		exit = dispatch(ctl, &a, argc, argv);
+		exit = id == CTL_STOP ? ctl->exit : dispatch(ctl, &a, argc, argv);
 	login_done(&a.login);
 	return exit;
 }

@@ -28,7 +28,8 @@ enum {
 };
 
 static const struct ctl_option options[] = {
-	{OPT_EXCHANGE, "exchange", "NAME", "publish to this exchange instead of straight to a queue"},
+	{OPT_EXCHANGE, "exchange", "NAME",
+		"publish to this exchange instead of straight to a queue"},
 	{OPT_KEY, "routing-key", "KEY", "routing key, with --exchange"},
 	{OPT_ID, "id", "ID", "property message_id"},
 	{OPT_HEADER, "header", "NAME[:TYPE]=V", "a header; may be given again"},
@@ -96,7 +97,8 @@ static enum rc take(struct publish_args *a, int id, struct err *err)
 static int set_target(const struct ctl *ctl, struct publish_args *a, int argc, char **argv)
 {
 	if (argc - optind > 1)
-		return ctl_usage(ctl, "it takes one queue, \"%s\" is one too many", argv[optind + 1]);
+		return ctl_usage(
+			ctl, "it takes one queue, \"%s\" is one too many", argv[optind + 1]);
 	if ((argc - optind == 1) == (a->exchange != NULL))
 		return ctl_usage(ctl, "it takes either a queue or --exchange");
 	if (a->exchange == NULL && a->routing_key != NULL)
@@ -130,16 +132,19 @@ static int read_body(const struct ctl *ctl, struct publish_args *a)
 	return EX_OK;
 }
 
-static int unroutable(const struct ctl *ctl, const struct publish_args *a, const struct publish_result *r)
+static int unroutable(
+	const struct ctl *ctl, const struct publish_args *a, const struct publish_result *r)
 {
 	const char *key = a->routing_key != NULL ? a->routing_key : "";
 	if (a->queue != NULL)
 		return ctl_fail(ctl, CTL_NO,
-			"vhost \"%s\" of %s has no queue \"%s\", so the message is not there (%u %s): declare "
+			"vhost \"%s\" of %s has no queue \"%s\", so the message is not there (%u "
+			"%s): declare "
 			"the queue, or check its name and the vhost",
 			r->place.vhost, r->place.address, a->queue, r->code, r->text);
 	return ctl_fail(ctl, CTL_NO,
-		"no queue is bound to exchange \"%s\" for routing key \"%s\", so the message is nowhere "
+		"no queue is bound to exchange \"%s\" for routing key \"%s\", so the message is "
+		"nowhere "
 		"(%u %s): bind one, or check the key",
 		a->exchange, key, r->code, r->text);
 }
@@ -199,7 +204,8 @@ static int prepare(const struct ctl *ctl, struct publish_args *a, int argc, char
 		exit = read_body(ctl, a);
 	/* Durable unless somebody says otherwise, as people expect of a message that they send. */
 	if (exit == EX_OK && (a->draft.present & (1u << PROP_DELIVERY_MODE)) == 0 &&
-		draft_set(&a->draft, PROP_DELIVERY_MODE, bytes_str(a->transient ? "1" : "2"), &err) != RC_OK)
+		draft_set(&a->draft, PROP_DELIVERY_MODE, bytes_str(a->transient ? "1" : "2"),
+			&err) != RC_OK)
 		return ctl_fail_err(ctl, &err);
 	return exit;
 }
@@ -225,8 +231,10 @@ static int run(struct ctl *ctl, int argc, char **argv)
 const struct ctl_command ctl_publish = {.name = "publish",
 	.operands = "[QUEUE]",
 	.summary = "Sends a message and waits until a queue has it",
-	.details = "\nHeaders are strings unless a TYPE is named: bytes, base64, bool, int (and int8 to int64, uint8 to\n"
-		   "uint32), float, double, decimal, timestamp, void, json.",
+	.details =
+		"\n"
+		"Headers are strings unless a TYPE is named: bytes, base64, bool, int (and int8\n"
+		"to int64, uint8 to uint32), float, double, decimal, timestamp, void, json.",
 	.options = options,
 	.n_options = sizeof options / sizeof options[0],
 	.run = run};

@@ -22,15 +22,17 @@ static const char *const state_names[] = {
 };
 
 /* What is summed over a consumer and its workers. */
-static const enum stats_counter summed[] = {STATS_processed, STATS_unkeyed, STATS_duplicates_redelivered,
-	STATS_duplicates_republished, STATS_duplicates_concurrent, STATS_mismatches, STATS_rejected,
-	STATS_failed, STATS_retried, STATS_crashed, STATS_timed_out};
+static const enum stats_counter summed[] = {STATS_processed, STATS_unkeyed,
+	STATS_duplicates_redelivered, STATS_duplicates_republished, STATS_duplicates_concurrent,
+	STATS_mismatches, STATS_rejected, STATS_failed, STATS_retried, STATS_crashed,
+	STATS_timed_out};
 enum { N_SUMMED = sizeof summed / sizeof summed[0] };
 
 static const struct table_column columns[] = {{"consumer", false}, {"state", false},
 	{"workers", false}, {"in_flight", true}, {"processed", true}, {"unkeyed", true},
 	{"redelivered", true}, {"republished", true}, {"concurrent", true}, {"mismatches", true},
-	{"rejected", true}, {"failed", true}, {"retried", true}, {"crashed", true}, {"timed_out", true}};
+	{"rejected", true}, {"failed", true}, {"retried", true}, {"crashed", true},
+	{"timed_out", true}};
 
 static bool is_alive(const struct stats_slot *slot)
 {
@@ -68,7 +70,8 @@ static uint64_t sum(const struct stats *s, const char *name, enum stats_counter 
 {
 	uint64_t v = 0;
 	for (size_t i = 0; i < STATS_SLOTS; i++)
-		if (is_of(&s->slot[i], STATS_CONSUMER, name) || is_of(&s->slot[i], STATS_WORKER, name))
+		if (is_of(&s->slot[i], STATS_CONSUMER, name) ||
+			is_of(&s->slot[i], STATS_WORKER, name))
 			v += stats_get(&s->slot[i], c);
 	return v;
 }
@@ -124,11 +127,12 @@ static int map(const struct ctl *ctl, const struct config *config, struct stats 
 		return ctl_fail(ctl, EX_NOPERM, "%s: %s", path, strerror(errno));
 	if (fd < 0)
 		return ctl_fail(ctl, EX_UNAVAILABLE,
-			"no inboxd runs with runtime directory %s (%s: %s)", config->runtime_directory,
-			path, strerror(errno));
+			"no inboxd runs with runtime directory %s (%s: %s)",
+			config->runtime_directory, path, strerror(errno));
 	if (stats_map(fd, false, ret, &err) != RC_OK)
 		return ctl_fail(ctl, EX_UNAVAILABLE,
-			"%s: %s: use the inboxctl that belongs to the running inboxd", path, err.text);
+			"%s: %s: use the inboxctl that belongs to the running inboxd", path,
+			err.text);
 	return EX_OK;
 }
 
@@ -138,7 +142,8 @@ static int show(const struct ctl *ctl, const struct config *config, const struct
 	AUTO(buf) struct buf out = {0};
 	if (find_supervisor(s) == 0)
 		return ctl_fail(ctl, EX_UNAVAILABLE,
-			"no inboxd runs with runtime directory %s: its counters are left from an earlier one",
+			"no inboxd runs with runtime directory %s: its counters are left from an "
+			"earlier one",
 			config->runtime_directory);
 	table_init(&t, columns, sizeof columns / sizeof columns[0]);
 	bool is_well = fill(&t, s);
@@ -170,6 +175,8 @@ static int run(struct ctl *ctl, int argc, char **argv)
 const struct ctl_command ctl_status = {.name = "status",
 	.operands = "",
 	.summary = "Shows the consumers of the inboxd that runs here, and its counters",
-	.details = "\nExit code 0 if every consumer is consuming, 1 if one is not, 69 if no inboxd runs.  The columns\n"
-		   "redelivered, republished and concurrent are duplicates by their cause.",
+	.details = "\n"
+		   "Exit code 0 if every consumer is consuming, 1 if one is not, 69 if no inboxd\n"
+		   "runs.  The columns redelivered, republished and concurrent are duplicates by\n"
+		   "their cause.",
 	.run = run};

@@ -63,17 +63,20 @@ static int read_file(const struct ctl *ctl, struct try_args *a, const char *path
 	enum rc rc = is_stdin ? fd_read_all(STDIN_FILENO, FILE_MAX, &text, &err)
 			      : fd_read_file(path, FILE_MAX, &text, &err);
 	if (rc != RC_OK)
-		return ctl_fail(ctl, EX_NOINPUT, "%s%s", is_stdin ? "standard input: " : "", err.text);
+		return ctl_fail(
+			ctl, EX_NOINPUT, "%s%s", is_stdin ? "standard input: " : "", err.text);
 	if (a->is_body)
 		buf_add(&a->draft.body, text.data, text.size);
 	else if (draft_json(&a->draft, buf_bytes(&text), &err) != RC_OK)
 		return ctl_fail(ctl, EX_DATAERR, "%s: %s%s", path, err.text,
-			strncmp(err.text, "not JSON", 8) == 0 ? " (--body takes a file that is the body)" : "");
+			strncmp(err.text, "not JSON", 8) == 0
+				? " (--body takes a file that is the body)"
+				: "");
 	return EX_OK;
 }
 
-/* What the options say goes over what the file says; the queue's name stands in for a routing key, as
- * the default exchange has it. */
+/* What the options say goes over what the file says; the queue's name stands in for a routing key,
+ * as the default exchange has it. */
 static void complete(struct try_args *a, const struct config_consumer *c)
 {
 	draft_merge(&a->draft, &a->changes);
@@ -85,8 +88,8 @@ static void complete(struct try_args *a, const struct config_consumer *c)
 		buf_add_str(&a->draft.routing_key, c->queue);
 }
 
-static int try_message(const struct ctl *ctl, const struct config *config, const struct config_consumer *c,
-	struct try_args *a)
+static int try_message(const struct ctl *ctl, const struct config *config,
+	const struct config_consumer *c, struct try_args *a)
 {
 	AUTO(buf) struct buf errors = {0};
 	struct transcript t;
@@ -142,12 +145,17 @@ static int run(struct ctl *ctl, int argc, char **argv)
 const struct ctl_command ctl_try = {.name = "try",
 	.operands = "CONSUMER FILE",
 	.summary = "Runs a consumer's handler on a message from a file and rolls back",
-	.details = "\nFILE (- is standard input) is JSON, all of it optional:\n\n"
-		   "  {\"exchange\": \"\", \"routing_key\": \"orders\", \"redelivered\": false,\n"
-		   "   \"properties\": {\"message_id\": \"o-1\"}, \"headers\": {\"tries\": 1},\n"
-		   "   \"body\": \"text\" (or an object, or \"body_base64\")}\n\n"
-		   "Exit code 0 if a worker would commit the work, 1 if not.  Statements and their results are\n"
-		   "shown as the handler runs them; effects outside the database are not undone.",
+	.details =
+		"\n"
+		"FILE (- is standard input) is JSON, all of it optional:\n"
+		"\n"
+		"  {\"exchange\": \"\", \"routing_key\": \"orders\", \"redelivered\": false,\n"
+		"   \"properties\": {\"message_id\": \"o-1\"}, \"headers\": {\"tries\": 1},\n"
+		"   \"body\": \"text\" (or an object, or \"body_base64\")}\n"
+		"\n"
+		"Exit code 0 if a worker would commit the work, 1 if not.  Statements and their\n"
+		"results are shown as the handler runs them; effects outside the database are not\n"
+		"undone.",
 	.options = options,
 	.n_options = sizeof options / sizeof options[0],
 	.run = run};

@@ -83,21 +83,25 @@ struct config *ctl_load(const struct ctl *ctl)
 }
 
 /* "broker "x" is not configured; did you mean "y"?", or the whole list. */
-static void not_found(struct err *err, const char *what, const char *name, const char *const *names, size_t n)
+static void not_found(
+	struct err *err, const char *what, const char *name, const char *const *names, size_t n)
 {
 	const char *near = nearest_name(bytes_str(name), names, n);
 	if (near != NULL) {
-		err_set(err, RC_FATAL, "no %s \"%s\" is configured; did you mean \"%s\"?", what, name, near);
+		err_set(err, RC_FATAL, "no %s \"%s\" is configured; did you mean \"%s\"?", what,
+			name, near);
 		return;
 	}
 	AUTO(buf) struct buf list = {0};
 	for (size_t i = 0; i < n; i++)
 		buf_addf(&list, "%s%s", i != 0 ? ", " : "", names[i]);
-	err_set(err, RC_FATAL, "no %s \"%s\" is configured; there is: %s", what, name, buf_str(&list));
+	err_set(err, RC_FATAL, "no %s \"%s\" is configured; there is: %s", what, name,
+		buf_str(&list));
 }
 
 /* Index of name among n; the only one when name is NULL; SIZE_MAX with err. */
-static size_t find(const char *what, const char *name, const char *const *names, size_t n, struct err *err)
+static size_t find(
+	const char *what, const char *name, const char *const *names, size_t n, struct err *err)
 {
 	if (name == NULL && n == 1)
 		return 0;
@@ -105,19 +109,20 @@ static size_t find(const char *what, const char *name, const char *const *names,
 		if (strcmp(names[i], name != NULL ? name : "default") == 0)
 			return i;
 	if (name == NULL)
-		err_set(err, RC_FATAL, "%zu %ss are configured: say which by --%s NAME", n, what, what);
+		err_set(err, RC_FATAL, "%zu %ss are configured: say which by --%s NAME", n, what,
+			what);
 	else
 		not_found(err, what, name, names, n);
 	return SIZE_MAX;
 }
 
-#define FIND(what, items, n_items, name, err) \
-	__extension__({ \
+#define FIND(what, items, n_items, name, err)                                        \
+	__extension__({                                                              \
 		AUTO(free) const char **names_ = xcalloc((n_items), sizeof *names_); \
-		for (size_t i_ = 0; i_ < (n_items); i_++) \
-			names_[i_] = (items)[i_]->name; \
-		size_t at_ = find((what), (name), names_, (n_items), (err)); \
-		at_ != SIZE_MAX ? (items)[at_] : NULL; \
+		for (size_t i_ = 0; i_ < (n_items); i_++)                            \
+			names_[i_] = (items)[i_]->name;                              \
+		size_t at_ = find((what), (name), names_, (n_items), (err));         \
+		at_ != SIZE_MAX ? (items)[at_] : NULL;                               \
 	})
 
 struct config_broker *ctl_find_broker(const struct config *c, const char *name, struct err *err)

@@ -37,9 +37,10 @@ struct ctl_command {
 	int (*run)(struct ctl *ctl, int argc, char **argv);
 };
 
-extern const struct ctl_command ctl_migrate, ctl_publish, ctl_try, ctl_status, ctl_consumers, ctl_parked;
+extern const struct ctl_command ctl_migrate, ctl_publish, ctl_try, ctl_status, ctl_consumers,
+	ctl_parked;
 
-/* ---- args.c ----------------------------------------------------------------------------------- */
+/* ---- args.c --------------------------------------------------------------------------------- */
 
 enum { CTL_END = -1, CTL_STOP = -2 };
 
@@ -54,7 +55,7 @@ void ctl_print_help(FILE *out, const struct ctl_command *command);
 /* A decimal number of the whole text; false when it is none or lies outside. */
 bool ctl_number(const char *text, uint64_t least, uint64_t most, uint64_t *ret);
 
-/* ---- ctl.c ------------------------------------------------------------------------------------ */
+/* ---- ctl.c ---------------------------------------------------------------------------------- */
 
 /* Says "inboxctl publish: text" on standard error and returns exit. */
 int ctl_fail(const struct ctl *ctl, int exit, const char *fmt, ...)
@@ -74,7 +75,8 @@ static inline void auto_config(struct config **c)
 
 /* The entry of that name, the only one when name is NULL; NULL with what to do in err. */
 struct config_broker *ctl_find_broker(const struct config *c, const char *name, struct err *err);
-struct config_database *ctl_find_database(const struct config *c, const char *name, struct err *err);
+struct config_database *ctl_find_database(
+	const struct config *c, const char *name, struct err *err);
 const struct config_consumer *ctl_find_consumer(
 	const struct config *c, const char *name, struct err *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages from words: properties and headers go to wire form at once, so that a message made here is
- * read by the same code as one from the broker. */
+/* Messages from words: properties and headers go to wire form at once, so that a message made here
+ * is read by the same code as one from the broker. */
 #include "ctl/draft.h"
 
 #include <inttypes.h>
@@ -26,15 +26,16 @@ void draft_done(struct draft *d)
 	*d = (struct draft){0};
 }
 
-/* ---- properties and headers --------------------------------------------------------------------- */
+/* ---- properties and headers ----------------------------------------------------------------- */
 
 static enum rc set_number(struct draft *d, enum prop p, struct bytes value, struct err *err)
 {
 	uint64_t most = p == PROP_TIMESTAMP ? UINT64_MAX : 255;
 	AUTO(free) char *text = xstrndup((const char *)value.data, value.size);
 	if (!ctl_number(text, 0, most, &d->number[p]))
-		return err_set(err, RC_REJECT, "property %s: \"%s\" is no number from 0 to %" PRIu64,
-			prop_name(p), text, most);
+		return err_set(err, RC_REJECT,
+			"property %s: \"%s\" is no number from 0 to %" PRIu64, prop_name(p), text,
+			most);
 	return RC_OK;
 }
 
@@ -111,15 +112,17 @@ enum rc draft_header(struct draft *d, const char *assignment, struct err *err)
 			assignment);
 	if (amqp_add_name(&d->headers, name, err) != RC_OK)
 		return err->rc;
-	if (amqp_add_text(&d->headers, type, bytes_str(equals != NULL ? equals + 1 : ""), err) != RC_OK)
+	if (amqp_add_text(&d->headers, type, bytes_str(equals != NULL ? equals + 1 : ""), err) !=
+		RC_OK)
 		return err_ctx(err, "header %.*s", (int)name.size, (const char *)name.data);
 	d->present |= 1u << PROP_HEADERS;
 	return RC_OK;
 }
 
-/* ---- a file -------------------------------------------------------------------------------------- */
+/* ---- a file --------------------------------------------------------------------------------- */
 
-static enum rc take_properties(struct draft *d, enum json_kind kind, struct bytes raw, struct err *err)
+static enum rc take_properties(
+	struct draft *d, enum json_kind kind, struct bytes raw, struct err *err)
 {
 	struct json_each each = json_each_of(raw);
 	struct bytes raw_name, child;
@@ -170,17 +173,20 @@ static enum rc take_short(struct buf *to, enum json_kind kind, struct bytes raw,
 	return RC_OK;
 }
 
-static enum rc take_exchange(struct draft *d, enum json_kind kind, struct bytes raw, struct err *err)
+static enum rc take_exchange(
+	struct draft *d, enum json_kind kind, struct bytes raw, struct err *err)
 {
 	return take_short(&d->exchange, kind, raw, err);
 }
 
-static enum rc take_routing_key(struct draft *d, enum json_kind kind, struct bytes raw, struct err *err)
+static enum rc take_routing_key(
+	struct draft *d, enum json_kind kind, struct bytes raw, struct err *err)
 {
 	return take_short(&d->routing_key, kind, raw, err);
 }
 
-static enum rc take_redelivered(struct draft *d, enum json_kind kind, struct bytes raw, struct err *err)
+static enum rc take_redelivered(
+	struct draft *d, enum json_kind kind, struct bytes raw, struct err *err)
 {
 	if (kind != JSON_BOOL)
 		return err_set(err, RC_REJECT, "is neither true nor false");
@@ -241,13 +247,14 @@ static enum rc unknown_member(const char *name, struct err *err)
 		near != NULL ? "\"?" : "");
 }
 
-static enum rc take_member(struct draft *d, const char *name, enum json_kind kind, struct bytes raw,
-	struct err *err)
+static enum rc take_member(
+	struct draft *d, const char *name, enum json_kind kind, struct bytes raw, struct err *err)
 {
 	for (size_t i = 0; i < N_MEMBERS; i++)
 		if (strcmp(members[i].name, name) == 0)
-			return members[i].take(d, kind, raw, err) == RC_OK ? RC_OK
-									   : err_ctx(err, "\"%s\"", name);
+			return members[i].take(d, kind, raw, err) == RC_OK
+				? RC_OK
+				: err_ctx(err, "\"%s\"", name);
 	return unknown_member(name, err);
 }
 
@@ -281,7 +288,7 @@ enum rc draft_json(struct draft *d, struct bytes text, struct err *err)
 	return RC_OK;
 }
 
-/* ---- the message --------------------------------------------------------------------------------- */
+/* ---- the message ---------------------------------------------------------------------------- */
 
 static struct bytes present_bytes(const struct buf *b)
 {
@@ -339,8 +346,8 @@ static void print_properties(struct buf *out, const struct props *p)
 
 static void print_headers(struct buf *out, const struct props *p)
 {
-	struct amqp_entry e = {.field = {.kind = FIELD_TABLE, .content = p->text[PROP_HEADERS]},
-		.type = "table"};
+	struct amqp_entry e = {
+		.field = {.kind = FIELD_TABLE, .content = p->text[PROP_HEADERS]}, .type = "table"};
 	amqp_add_as_json(out, &e);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* A message in the making, from options or from a file.  Pure.
  *
- * The file is JSON: {"exchange": "", "routing_key": "", "redelivered": false, "properties": {NAME: VALUE},
- * "headers": {NAME: VALUE}, "body": TEXT} or, where the body is not text, "body_base64"; a body that
- * is an object or an array stands for its own text.  All members are optional; what stands beside a
- * member "message" (as `inboxctl parked show --json` prints it) is passed over. */
+ * The file is JSON: {"exchange": "", "routing_key": "", "redelivered": false, "properties": {NAME:
+ * VALUE}, "headers": {NAME: VALUE}, "body": TEXT} or, where the body is not text, "body_base64"; a
+ * body that is an object or an array stands for its own text.  All members are optional; what
+ * stands beside a member "message" (as `inboxctl parked show --json` prints it) is passed over. */
 #ifndef INBOXD_CTL_DRAFT_H
 #define INBOXD_CTL_DRAFT_H
 
@@ -29,8 +29,8 @@ static inline void auto_draft(struct draft *d)
 
 /* "NAME=VALUE" of a property by its AMQP name, - and _ alike. */
 enum rc draft_property(struct draft *d, const char *assignment, struct err *err) MUST_CHECK;
-/* "NAME=VALUE", "NAME:TYPE=VALUE", "NAME:void" of a header; what stands behind the last colon of the
- * name counts as type only if it is one. */
+/* "NAME=VALUE", "NAME:TYPE=VALUE", "NAME:void" of a header; what stands behind the last colon of
+ * the name counts as type only if it is one. */
 enum rc draft_header(struct draft *d, const char *assignment, struct err *err) MUST_CHECK;
 
 enum rc draft_set(struct draft *d, enum prop p, struct bytes value, struct err *err) MUST_CHECK;
@@ -44,8 +44,8 @@ void draft_merge(struct draft *d, const struct draft *changes);
 /* The message as the broker would hand it out; lives until the draft changes. */
 struct message draft_message(struct draft *d);
 
-/* Appends a message as draft_json reads it, without its body if that is absent; indent is put in front
- * of each line but the first. */
+/* Appends a message as draft_json reads it, without its body if that is absent; indent is put in
+ * front of each line but the first. */
 void draft_print(struct buf *out, const struct message *m, const char *indent);
 
 #endif

@@ -8,10 +8,13 @@
 
 enum { LOGIN_DATABASE = 0x200, LOGIN_CONNINFO, LOGIN_SCHEMA };
 
-#define LOGIN_OPTIONS \
-	{LOGIN_DATABASE, "database", "NAME", "which of several configured databases"}, \
-	{LOGIN_CONNINFO, "conninfo", "TEXT", "log in by this libpq conninfo, not as configured"}, \
-	{LOGIN_SCHEMA, "schema", "NAME", "schema of inboxd, if not as configured"}
+#define LOGIN_OPTIONS                                                                    \
+	{LOGIN_DATABASE, "database", "NAME", "which of several configured databases"},   \
+		{LOGIN_CONNINFO, "conninfo", "TEXT",                                     \
+			"log in by this libpq conninfo, not as configured"},             \
+	{                                                                                \
+		LOGIN_SCHEMA, "schema", "NAME", "schema of inboxd, if not as configured" \
+	}
 
 struct login {
 	const char *database, *conninfo, *schema; /* from options; NULL: none */
@@ -31,8 +34,9 @@ bool login_option(struct login *l, int id, const char *argument);
 /* Reads the configuration, for those who look into it before they log in. */
 int login_load(const struct ctl *ctl, struct login *l);
 
-/* Fills effective.  The configuration is not read where --conninfo stands in for all of it: a database's
- * owner need not be able to read the daemon's file.  Returns 0, or the exit code of what it said. */
+/* Fills effective.  The configuration is not read where --conninfo stands in for all of it: a
+ * database's owner need not be able to read the daemon's file.  Returns 0, or the exit code of what
+ * it said. */
 int login_resolve(const struct ctl *ctl, struct login *l);
 
 /* Resolves and connects; the session's application name is "inboxctl". */

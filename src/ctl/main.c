@@ -26,7 +26,8 @@ static void print_help(void)
 		     "      --json          print data as JSON\n"
 		     "  -h, --help          print this help, or a command's\n"
 		     "  -V, --version       print the version\n"
-		     "\nExit codes: 0 done, 1 no, otherwise as in sysexits(3): 64 usage, 65 data, 66 input file,\n"
+		     "\nExit codes: 0 done, 1 no, otherwise as in sysexits(3): 64 usage, 65 data, "
+		     "66 input file,\n"
 		     "69 server away, 74 output, 75 try again, 77 permission, 78 configuration.\n");
 }
 
@@ -69,7 +70,8 @@ static const struct ctl_command *find_command(const struct ctl *ctl, const char 
 	}
 	const char *near = nearest_name(bytes_str(name), names, N_COMMANDS);
 	if (near != NULL)
-		(void)ctl_usage(ctl, "there is no command \"%s\"; did you mean \"%s\"?", name, near);
+		(void)ctl_usage(
+			ctl, "there is no command \"%s\"; did you mean \"%s\"?", name, near);
 	else
 		(void)ctl_usage(ctl, "there is no command \"%s\"", name);
 	return NULL;

@@ -62,8 +62,8 @@ static enum rc take_event(struct publishing *p, const struct mq_event *e, struct
 	case MQ_CHANNEL_CLOSED:
 		return channel_closed(p, e, err);
 	case MQ_CLOSED:
-		return err_set(err, RC_UNAVAILABLE, "the broker closed the connection: %u %s", e->code,
-			e->text);
+		return err_set(err, RC_UNAVAILABLE, "the broker closed the connection: %u %s",
+			e->code, e->text);
 	case MQ_BLOCKED:
 	case MQ_UNBLOCKED:
 		p->is_blocked = e->kind == MQ_BLOCKED;
@@ -100,9 +100,10 @@ static enum rc wait_for_answers(struct publishing *p, struct err *err)
 	struct pollfd fd = {.fd = mq_conn_fd(p->mq), .events = POLLIN};
 	if (clock_ms() > p->deadline_ms)
 		return p->is_blocked
-			? err_set(err, RC_UNAVAILABLE, "the broker blocks publishers: %s", p->result->text)
+			? err_set(err, RC_UNAVAILABLE, "the broker blocks publishers: %s",
+				  p->result->text)
 			: err_set(err, RC_UNAVAILABLE, "the broker did not answer for %d s",
-				PATIENCE_MS / 1000);
+				  PATIENCE_MS / 1000);
 	/* Short enough for heartbeats, whatever was negotiated. */
 	(void)poll(&fd, 1, 400);
 	return RC_OK;
@@ -123,7 +124,7 @@ static enum rc send_some(struct publishing *p, struct err *err)
 static bool is_done(const struct publishing *p)
 {
 	return p->window.settled == p->window.sent &&
-	       (p->window.sent == p->copies || p->returned != 0);
+		(p->window.sent == p->copies || p->returned != 0);
 }
 
 static enum rc run(struct publishing *p, struct err *err)
@@ -144,8 +145,8 @@ static enum rc run(struct publishing *p, struct err *err)
 	return rc;
 }
 
-static enum rc open_any(const struct config_broker *broker, struct mq_conn **ret, struct mq_place *place,
-	struct err *err)
+static enum rc open_any(const struct config_broker *broker, struct mq_conn **ret,
+	struct mq_place *place, struct err *err)
 {
 	enum rc rc = RC_UNAVAILABLE;
 	for (size_t i = 0; i < broker->uris.n; i++) {

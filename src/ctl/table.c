@@ -47,8 +47,8 @@ static struct bytes cell_text(const struct table *t, size_t i)
 	return bytes_of(t->text.data + t->cells[i].at, t->cells[i].size);
 }
 
-/* What stands in a cell for people; returns how many columns of a terminal it takes, at a guess that
- * holds for most scripts. */
+/* What stands in a cell for people; returns how many columns of a terminal it takes, at a guess
+ * that holds for most scripts. */
 static size_t add_cell(const struct table *t, size_t i, struct buf *out)
 {
 	size_t before = out->size, n = 0;
@@ -76,8 +76,8 @@ static size_t *measure(const struct table *t)
 	return widths;
 }
 
-static void add_padded(const struct table *t, size_t k, struct bytes text, size_t width, size_t *widths,
-	struct buf *out)
+static void add_padded(const struct table *t, size_t k, struct bytes text, size_t width,
+	size_t *widths, struct buf *out)
 {
 	bool is_last = k + 1 == t->n_columns;
 	size_t pad = widths[k] - width;

@@ -16,7 +16,7 @@ struct table {
 	struct table_cell {
 		size_t at, size; /* in text */
 		bool is_null;
-	} *cells; /* owned; row by row */
+	} * cells; /* owned; row by row */
 	size_t n_cells, cap;
 	struct buf text; /* owned */
 };

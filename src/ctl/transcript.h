@@ -7,14 +7,14 @@
 #include "db/db.h"
 
 struct transcript_statement {
-	char *sql;              /* owned */
-	struct buf parameters;  /* owned; JSON array */
-	char *result;           /* owned; NULL: none yet */
+	char *sql;             /* owned */
+	struct buf parameters; /* owned; JSON array */
+	char *result;          /* owned; NULL: none yet */
 };
 
 struct transcript {
 	bool json;
-	struct buf facts; /* owned; JSON members */
+	struct buf facts;                        /* owned; JSON members */
 	struct transcript_statement *statements; /* owned */
 	size_t n, cap;
 	size_t answered; /* results come in the order of the statements */

@@ -10,7 +10,8 @@
 #include "base/version.h"
 #include "db/script.h"
 
-/* With two 32-bit numbers advisory locks have a space apart from the 64-bit ones of message keys. */
+/* With two 32-bit numbers advisory locks have a space apart from the 64-bit ones of message keys.
+ */
 #define LOCK_CLASS 0x696e6278
 
 static const char *const part_template[] = {
@@ -27,21 +28,25 @@ enum rc migrate_plan(const struct migration *known, size_t n_known, const struct
 		if (i >= n_known) {
 			const struct migrate_row *last = &rows[n_rows - 1];
 			return err_set(err, RC_FATAL,
-				"the database is at version %u (%s), this program knows only %zu: use "
+				"the database is at version %u (%s), this program knows only %zu: "
+				"use "
 				"inboxctl %s, which brought it there, or a later one",
 				last->version, last->name, n_known, last->program);
 		}
 		if (row->version != known[i].version)
 			return err_set(err, RC_FATAL,
-				"the database has version %u (%s) where %s belongs: apply or restore the "
+				"the database has version %u (%s) where %s belongs: apply or "
+				"restore the "
 				"missing one by hand",
 				row->version, row->name, known[i].name);
 		uint8_t checksum[MIGRATION_CHECKSUM_SIZE];
 		migration_checksum(&known[i], checksum);
 		if (memcmp(checksum, row->checksum, sizeof checksum) != 0)
 			return err_set(err, RC_FATAL,
-				"%s was applied by inboxctl %s with other content than this program has: "
-				"use that program, or compare the two (inboxctl migrate --print --all)",
+				"%s was applied by inboxctl %s with other content than this "
+				"program has: "
+				"use that program, or compare the two (inboxctl migrate --print "
+				"--all)",
 				row->name, row->program);
 	}
 	*ret_applied = n_rows;
@@ -62,11 +67,11 @@ static int32_t lock_id(const char *schema)
 {
 	uint8_t hash[HASH_SIZE];
 	hash_sha256(bytes_str(schema), hash);
-	return (int32_t)((uint32_t)hash[0] << 24 | (uint32_t)hash[1] << 16 | (uint32_t)hash[2] << 8 |
-		hash[3]);
+	return (int32_t)((uint32_t)hash[0] << 24 | (uint32_t)hash[1] << 16 |
+		(uint32_t)hash[2] << 8 | hash[3]);
 }
 
-/* ---- texts ------------------------------------------------------------------------------------ */
+/* ---- texts ---------------------------------------------------------------------------------- */
 
 static void add_record(struct buf *out, const struct migration *m, const char *schema)
 {
@@ -92,7 +97,7 @@ static void add_grant(struct buf *out, const struct migrate_order *order, size_t
 	sql_add_filled(out, migrations_template(part_template[g->part]), order->schema, g->role);
 }
 
-/* ---- the database's side ----------------------------------------------------------------------- */
+/* ---- the database's side -------------------------------------------------------------------- */
 
 static enum rc has_table(struct db_conn *c, const char *schema, bool *ret, struct err *err)
 {
@@ -109,11 +114,12 @@ static enum rc has_table(struct db_conn *c, const char *schema, bool *ret, struc
 
 static void copy_text(char *to, size_t size, struct bytes from)
 {
-	(void)snprintf(to, size, "%.*s", (int)from.size, from.data != NULL ? (const char *)from.data : "");
+	(void)snprintf(
+		to, size, "%.*s", (int)from.size, from.data != NULL ? (const char *)from.data : "");
 }
 
-static enum rc read_rows(struct db_conn *c, const char *schema, struct migrate_row **ret, size_t *ret_n,
-	struct err *err)
+static enum rc read_rows(struct db_conn *c, const char *schema, struct migrate_row **ret,
+	size_t *ret_n, struct err *err)
 {
 	AUTO(buf) struct buf sql = {0};
 	buf_add_str(&sql, "SELECT version, name, program, sha256 FROM ");
@@ -159,7 +165,7 @@ static enum rc find_applied(struct db_conn *c, const char *schema, size_t *ret, 
 	return migrate_plan(known, n_known, rows, n, ret, err);
 }
 
-/* ---- applying ---------------------------------------------------------------------------------- */
+/* ---- applying ------------------------------------------------------------------------------- */
 
 static void say(const struct migrate_order *order, const char *what, const char *which)
 {
@@ -201,14 +207,17 @@ static enum rc commit(struct db_conn *c, struct err *err)
 	if (rc != RC_UNAVAILABLE)
 		return rc;
 	rc = err_set(err, RC_UNKNOWN,
-		"the database session was lost during COMMIT: run it again, it goes on where it was");
+		"the database session was lost during COMMIT: run it again, it goes on where it "
+		"was");
 	return rc;
 }
 
 /* Runs a script of ours in a transaction of its own; head, which may be NULL, in front of it. */
-static enum rc run_in_transaction(struct db_conn *c, const char *head, const char *script, struct err *err)
+static enum rc run_in_transaction(
+	struct db_conn *c, const char *head, const char *script, struct err *err)
 {
-	/* Names that a script forgot to qualify must not land in whatever the role's path begins with. */
+	/* Names that a script forgot to qualify must not land in whatever the role's path begins
+	 * with. */
 	enum rc rc = db_script(c, "BEGIN READ WRITE; SET LOCAL search_path = pg_catalog", err);
 	if (rc == RC_OK && head != NULL)
 		rc = db_script(c, head, err);
@@ -235,8 +244,8 @@ static enum rc apply_base(struct db_conn *c, const struct migrate_order *order, 
 	return rc == RC_OK ? rc : err_ctx(err, "creating schema %s", order->schema);
 }
 
-static enum rc apply_one(struct db_conn *c, const struct migrate_order *order, const struct migration *m,
-	struct err *err)
+static enum rc apply_one(struct db_conn *c, const struct migrate_order *order,
+	const struct migration *m, struct err *err)
 {
 	AUTO(buf) struct buf record = {0};
 	AUTO(buf) struct buf script = {0};
@@ -264,8 +273,8 @@ static enum rc apply_grants(struct db_conn *c, const struct migrate_order *order
 	return RC_OK;
 }
 
-static enum rc apply_all(struct db_conn *c, const struct migrate_order *order, size_t *ret_applied,
-	struct err *err)
+static enum rc apply_all(
+	struct db_conn *c, const struct migrate_order *order, size_t *ret_applied, struct err *err)
 {
 	size_t applied = 0;
 	enum rc rc = apply_base(c, order, err);
@@ -280,8 +289,8 @@ static enum rc apply_all(struct db_conn *c, const struct migrate_order *order, s
 	return rc == RC_OK ? apply_grants(c, order, err) : rc;
 }
 
-enum rc migrate_run(struct db_conn *c, const struct migrate_order *order, size_t *ret_applied,
-	struct err *err)
+enum rc migrate_run(
+	struct db_conn *c, const struct migrate_order *order, size_t *ret_applied, struct err *err)
 {
 	enum rc rc = check_schema_name(order->schema, err);
 	if (rc == RC_OK)
@@ -294,7 +303,7 @@ enum rc migrate_run(struct db_conn *c, const struct migrate_order *order, size_t
 	return rc;
 }
 
-/* ---- printing ---------------------------------------------------------------------------------- */
+/* ---- printing ------------------------------------------------------------------------------- */
 
 static void begin_block(struct buf *out, const char *what)
 {
@@ -306,10 +315,12 @@ static void end_block(struct buf *out)
 	buf_add_str(out, "\nCOMMIT;\n");
 }
 
-static void print_all(const struct migrate_order *order, bool has_base, size_t applied, struct buf *out)
+static void print_all(
+	const struct migrate_order *order, bool has_base, size_t applied, struct buf *out)
 {
-	buf_addf(out, "-- Migrations of inboxd " INBOXD_VERSION " for psql.\n\\set ON_ERROR_STOP on\n"
-		      "SELECT pg_advisory_lock(%d, %d);\n",
+	buf_addf(out,
+		"-- Migrations of inboxd " INBOXD_VERSION " for psql.\n\\set ON_ERROR_STOP on\n"
+		"SELECT pg_advisory_lock(%d, %d);\n",
 		LOCK_CLASS, lock_id(order->schema));
 	if (!has_base) {
 		begin_block(out, "migration_table");
@@ -331,7 +342,8 @@ static void print_all(const struct migrate_order *order, bool has_base, size_t a
 	buf_addf(out, "\nSELECT pg_advisory_unlock(%d, %d);\n", LOCK_CLASS, lock_id(order->schema));
 }
 
-enum rc migrate_print(struct db_conn *c, const struct migrate_order *order, struct buf *out, struct err *err)
+enum rc migrate_print(
+	struct db_conn *c, const struct migrate_order *order, struct buf *out, struct err *err)
 {
 	bool has_base = false;
 	size_t applied = 0;
@@ -351,7 +363,7 @@ enum rc migrate_print(struct db_conn *c, const struct migrate_order *order, stru
 	return RC_OK;
 }
 
-/* ---- the daemon's check ------------------------------------------------------------------------ */
+/* ---- the daemon's check --------------------------------------------------------------------- */
 
 static enum rc explain_check(struct db_conn *c, struct err *err)
 {
@@ -384,7 +396,8 @@ enum rc migrate_check(struct db_conn *c, struct err *err)
 	struct bytes program = db_result_value(res, 0, 1);
 	if (db_result_value(res, 0, 2).data[0] == 0)
 		return err_set(err, RC_FATAL,
-			"schema %s is at version %d and no longer serves programs that know only %u: "
+			"schema %s is at version %d and no longer serves programs that know only "
+			"%u: "
 			"install inboxd %.*s or a later one",
 			db_conn_schema(c), (int)version, migrations_newest(), (int)program.size,
 			(const char *)program.data);

@@ -15,8 +15,8 @@ struct migrate_row {
 };
 
 /* How many of the known migrations are applied: rows must be the first ones of them, unchanged and
- * without gaps (rows sorted by version).  RC_FATAL, with what to do, when a file was changed after it was
- * applied or when the database is newer than this program.  Pure. */
+ * without gaps (rows sorted by version).  RC_FATAL, with what to do, when a file was changed after
+ * it was applied or when the database is newer than this program.  Pure. */
 enum rc migrate_plan(const struct migration *known, size_t n_known, const struct migrate_row *rows,
 	size_t n_rows, size_t *ret_applied, struct err *err) MUST_CHECK;
 
@@ -36,13 +36,14 @@ struct migrate_order {
 	void *arg;
 };
 
-/* Applies what is missing, then the grants.  One program at a time for each schema: a second one waits.
- * RC_FATAL also when the server refuses a statement; RC_UNKNOWN when the session was lost during a
- * COMMIT: running it again tells, and is always safe. */
+/* Applies what is missing, then the grants.  One program at a time for each schema: a second one
+ * waits. RC_FATAL also when the server refuses a statement; RC_UNKNOWN when the session was lost
+ * during a COMMIT: running it again tells, and is always safe. */
 enum rc migrate_run(struct db_conn *c, const struct migrate_order *order, size_t *ret_applied,
 	struct err *err) MUST_CHECK;
 
-/* Appends the same as a script for psql; c == NULL: as for an empty database, else what is missing. */
+/* Appends the same as a script for psql; c == NULL: as for an empty database, else what is missing.
+ */
 enum rc migrate_print(struct db_conn *c, const struct migrate_order *order, struct buf *out,
 	struct err *err) MUST_CHECK;
 

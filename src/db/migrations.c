@@ -10,14 +10,14 @@
 #include "base/hash.h"
 
 /* The assembler takes the file in as it is; a NUL behind it makes it a string. */
-#define SQL_FILE(name) \
-	__asm__(".pushsection .rodata\n" \
-		".global inboxd_sql_" #name "\n" \
-		".hidden inboxd_sql_" #name "\n" \
-		"inboxd_sql_" #name ":\n" \
+#define SQL_FILE(name)                            \
+	__asm__(".pushsection .rodata\n"          \
+		".global inboxd_sql_" #name "\n"  \
+		".hidden inboxd_sql_" #name "\n"  \
+		"inboxd_sql_" #name ":\n"         \
 		".incbin \"sql/" #name ".sql\"\n" \
-		".byte 0\n" \
-		".popsection\n"); \
+		".byte 0\n"                       \
+		".popsection\n");                 \
 	extern const char inboxd_sql_##name[] __attribute__((visibility("hidden")));
 #include "sql_files.h"
 #undef SQL_FILE

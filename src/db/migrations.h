@@ -32,8 +32,8 @@ void sql_add_identifier(struct buf *out, const char *name);
 /* text as an SQL string literal, whatever standard_conforming_strings says. */
 void sql_add_literal(struct buf *out, const char *text);
 
-/* Appends text with @schema@ and @role@ replaced by the quoted names; role may be NULL where the text has
- * no @role@.  Any other @word@ is left as it is. */
+/* Appends text with @schema@ and @role@ replaced by the quoted names; role may be NULL where the
+ * text has no @role@.  Any other @word@ is left as it is. */
 void sql_add_filled(struct buf *out, const char *text, const char *schema, const char *role);
 
 #endif

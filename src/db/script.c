@@ -34,8 +34,9 @@ static enum rc describe(const PGresult *res, const char *sql, struct err *err)
 		(void)snprintf(where, sizeof where, " (line %zu)",
 			script_line(sql, strtoul(position, NULL, 10)));
 	const char *sqlstate = field_or(res, PG_DIAG_SQLSTATE, "");
-	err_set(err, RC_FATAL, "%s%s%s%s%s%s", field_or(res, PG_DIAG_MESSAGE_PRIMARY, "unknown error"),
-		where, detail != NULL ? "; " : "", detail != NULL ? detail : "",
+	err_set(err, RC_FATAL, "%s%s%s%s%s%s",
+		field_or(res, PG_DIAG_MESSAGE_PRIMARY, "unknown error"), where,
+		detail != NULL ? "; " : "", detail != NULL ? detail : "",
 		hint != NULL ? "; hint: " : "", hint != NULL ? hint : "");
 	if (err != NULL)
 		(void)snprintf(err->sqlstate, sizeof err->sqlstate, "%.5s", sqlstate);

@@ -5,9 +5,9 @@
 
 #include "db/db.h"
 
-/* Runs all statements of sql, results thrown away.  Outside a transaction block the server makes them one
- * transaction.  Nothing may be queued.  An error says the line of sql it happened in; RC_UNAVAILABLE when
- * the session is lost, RC_FATAL for everything else, err->sqlstate set. */
+/* Runs all statements of sql, results thrown away.  Outside a transaction block the server makes
+ * them one transaction.  Nothing may be queued.  An error says the line of sql it happened in;
+ * RC_UNAVAILABLE when the session is lost, RC_FATAL for everything else, err->sqlstate set. */
 enum rc db_script(struct db_conn *c, const char *sql, struct err *err) MUST_CHECK;
 
 /* Line (from 1) of the character (from 1, as PostgreSQL counts them) in UTF-8 text.  Pure. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* inboxctl against real servers: migrations, messages sent and read back, and looking without touching. */
+/* inboxctl against real servers: migrations, messages sent and read back, and looking without
+ * touching. */
 #include "harness.h"
 
 #include <fcntl.h>
@@ -49,15 +50,15 @@ static int ctl(struct world *w, const char *const arguments[])
 	return ctl_with(w, "inboxd", arguments);
 }
 
-#define EXPECT(code_, text_, call_) \
-	do { \
-		int expect_code_ = (call_); \
+#define EXPECT(code_, text_, call_)                                                               \
+	do {                                                                                      \
+		int expect_code_ = (call_);                                                       \
 		ck_assert_msg(expect_code_ == (code_), "exit %d instead of %d: %s", expect_code_, \
-			(int)(code_), said); \
-		ck_assert_msg(strstr(said, (text_)) != NULL, "no \"%s\" in: %s", (text_), said); \
+			(int)(code_), said);                                                      \
+		ck_assert_msg(strstr(said, (text_)) != NULL, "no \"%s\" in: %s", (text_), said);  \
 	} while (0)
 
-/* ---- migrations ---------------------------------------------------------------------------------- */
+/* ---- migrations ----------------------------------------------------------------------------- */
 
 /* Another schema, beside the one that the world has. */
 static const char *other_schema(struct world *w)
@@ -104,8 +105,8 @@ static pid_t start_migration(struct world *w, int i)
 	int fd = open(out, O_WRONLY | O_CREAT | O_TRUNC, 0644);
 	(void)dup2(fd, STDOUT_FILENO);
 	(void)dup2(fd, STDERR_FILENO);
-	(void)execl(built("inboxctl"), "inboxctl", "-c", config, "migrate", "--schema", other_schema(w),
-		(char *)NULL);
+	(void)execl(built("inboxctl"), "inboxctl", "-c", config, "migrate", "--schema",
+		other_schema(w), (char *)NULL);
 	_exit(127);
 }
 
@@ -186,7 +187,9 @@ START_TEST(refuses_a_schema_that_is_newer_or_was_made_otherwise)
 {
 	struct world w;
 	world_begin(&w, "newer");
-	sql(&w, "INSERT INTO migration (version, name, sha256, program) VALUES (2, '0002_x', '', '9.8.7')");
+	sql(&w,
+		"INSERT INTO migration (version, name, sha256, program) VALUES (2, '0002_x', '', "
+		"'9.8.7')");
 	EXPECT(EX_CONFIG, "use inboxctl 9.8.7", ctl(&w, ARGS("migrate")));
 	sql(&w, "DELETE FROM migration WHERE version = 2");
 	sql(&w, "UPDATE migration SET sha256 = sha256('x')");
@@ -206,8 +209,11 @@ START_TEST(a_migration_that_fails_leaves_nothing_and_says_where)
 	EXPECT(EX_CONFIG, "0001_inboxd: relation \"parked_view\" already exists",
 		ctl(&w, ARGS("migrate", "--schema", schema)));
 	ck_assert_int_eq(sql_int(&w, "SELECT count(*) FROM \"%s\".migration", schema), 0);
-	ck_assert_int_eq(sql_int(&w, "SELECT count(*) FROM pg_class WHERE relname = 'inbox' AND "
-				     "relnamespace = '\"%s\"'::regnamespace", schema), 0);
+	ck_assert_int_eq(sql_int(&w,
+				 "SELECT count(*) FROM pg_class WHERE relname = 'inbox' AND "
+				 "relnamespace = '\"%s\"'::regnamespace",
+				 schema),
+		0);
 	sql(&w, "DROP VIEW \"%s\".parked_view", schema);
 	EXPECT(0, "(1 applied now)", ctl(&w, ARGS("migrate", "--schema", schema)));
 	drop_other(&w);
@@ -221,12 +227,16 @@ START_TEST(a_schema_that_does_not_fit_is_refused_with_the_remedy)
 	world_begin(&w, "unfit");
 	const char *const try[] = {"try", "main", "/dev/null", "--body", "--id", "x", NULL};
 	EXPECT(0, "done", ctl(&w, try));
-	sql(&w, "CREATE OR REPLACE FUNCTION schema_serves(p_version integer) RETURNS boolean "
+	sql(&w,
+		"CREATE OR REPLACE FUNCTION schema_serves(p_version integer) RETURNS boolean "
 		"LANGUAGE sql AS 'SELECT p_version >= 2'");
-	sql(&w, "INSERT INTO migration (version, name, sha256, program) VALUES (2, '0002_x', '', '9.8.7')");
+	sql(&w,
+		"INSERT INTO migration (version, name, sha256, program) VALUES (2, '0002_x', '', "
+		"'9.8.7')");
 	EXPECT(EX_CONFIG, "install inboxd 9.8.7 or a later one", ctl(&w, try));
 	sql(&w, "DELETE FROM migration");
-	EXPECT(EX_CONFIG, "is at version 0, this program needs 1: run inboxctl migrate", ctl(&w, try));
+	EXPECT(EX_CONFIG, "is at version 0, this program needs 1: run inboxctl migrate",
+		ctl(&w, try));
 	sql(&w, "DROP TABLE migration");
 	EXPECT(EX_CONFIG, "not there or not complete: run inboxctl migrate", ctl(&w, try));
 	sql(&w, "CREATE TABLE migration (version integer, program text)");
@@ -235,7 +245,7 @@ START_TEST(a_schema_that_does_not_fit_is_refused_with_the_remedy)
 }
 END_TEST
 
-/* ---- roles ----------------------------------------------------------------------------------------- */
+/* ---- roles ---------------------------------------------------------------------------------- */
 
 /* A configuration with the world's consumer that logs in as another role. */
 static void config_as(struct world *w, const char *file, const char *role)
@@ -256,8 +266,9 @@ static void config_as(struct world *w, const char *file, const char *role)
 		"    retry: {immediate: 1, delays: [100ms]}\n"
 		"    crash_limit: 1\n"
 		"    options: {table: %s.effect}\n",
-		environment("INBOXD_TEST_AMQP_URI"), environment("INBOXD_TEST_CONNINFO"), role, w->name,
-		built("handlers"), built("tests/handlers"), w->dir, file, w->queue, w->name);
+		environment("INBOXD_TEST_AMQP_URI"), environment("INBOXD_TEST_CONNINFO"), role,
+		w->name, built("handlers"), built("tests/handlers"), w->dir, file, w->queue,
+		w->name);
 	ck_assert_int_eq(fclose(f), 0);
 }
 
@@ -281,9 +292,14 @@ START_TEST(grants_are_enough_for_the_daemon_and_no_more_than_that)
 	make_role(&w, "run", run, sizeof run);
 	make_role(&w, "op", operator, sizeof operator);
 	make_role(&w, "read", reader, sizeof reader);
-	EXPECT(0, "grants_read", ctl(&w, ARGS("migrate", "--grant-run", run, "--grant-operator", operator,
-		"--grant-read", reader)));
-	sql(&w, "GRANT INSERT ON effect TO \"%s\"; GRANT USAGE ON SEQUENCE effect_seq_seq TO \"%s\"", run, run);
+	EXPECT(0, "grants_read",
+		ctl(&w,
+			ARGS("migrate", "--grant-run", run, "--grant-operator", operator,
+				"--grant-read", reader)));
+	sql(&w,
+		"GRANT INSERT ON effect TO \"%s\"; GRANT USAGE ON SEQUENCE effect_seq_seq TO "
+		"\"%s\"",
+		run, run);
 
 	/* The daemon, through everything it does. */
 	config_as(&w, "run", run);
@@ -309,9 +325,11 @@ START_TEST(grants_are_enough_for_the_daemon_and_no_more_than_that)
 	EXPECT(EX_NOPERM, "permission denied", ctl_with(&w, "reader", ARGS("parked", "show", "1")));
 	EXPECT(0, "properties", ctl_with(&w, "operator", ARGS("parked", "show", "1")));
 	sql(&w, "UPDATE consumer_entry SET queue = 'elsewhere'");
-	EXPECT(EX_NOPERM, "permission denied", ctl_with(&w, "run", ARGS("consumers", "accept", "main")));
+	EXPECT(EX_NOPERM, "permission denied",
+		ctl_with(&w, "run", ARGS("consumers", "accept", "main")));
 	EXPECT(0, "accepted", ctl_with(&w, "operator", ARGS("consumers", "accept", "main")));
-	EXPECT(EX_CONFIG, "does not exist", ctl(&w, ARGS("migrate", "--grant-read", "nobody_of_that_name")));
+	EXPECT(EX_CONFIG, "does not exist",
+		ctl(&w, ARGS("migrate", "--grant-read", "nobody_of_that_name")));
 	drop_role(&w, run);
 	drop_role(&w, operator);
 	drop_role(&w, reader);
@@ -319,7 +337,7 @@ START_TEST(grants_are_enough_for_the_daemon_and_no_more_than_that)
 }
 END_TEST
 
-/* ---- publish --------------------------------------------------------------------------------------- */
+/* ---- publish -------------------------------------------------------------------------------- */
 
 static amqp_message_t get_message(struct world *w, const char *queue)
 {
@@ -335,8 +353,8 @@ static amqp_message_t get_message(struct world *w, const char *queue)
 
 static void expect_bytes(amqp_bytes_t b, const char *text)
 {
-	ck_assert_msg(b.len == strlen(text) && memcmp(b.bytes, text, b.len) == 0, "%.*s instead of %s",
-		(int)b.len, (const char *)b.bytes, text);
+	ck_assert_msg(b.len == strlen(text) && memcmp(b.bytes, text, b.len) == 0,
+		"%.*s instead of %s", (int)b.len, (const char *)b.bytes, text);
 }
 
 static const amqp_field_value_t *header(const amqp_message_t *m, const char *name)
@@ -354,10 +372,12 @@ START_TEST(publishes_every_property_and_header_type_as_it_was_given)
 	struct world w;
 	world_begin(&w, "publish");
 	EXPECT(0, "1 published",
-		ctl(&w, ARGS("publish", w.queue, "-m", "body \xc3\xa4", "--id", "id-1", "--content-type",
-			"text/plain", "--property", "content_encoding=utf-8", "--property", "priority=4",
-			"--property", "correlation-id=c", "--property", "reply_to=r", "--property",
-			"expiration=60000")));
+		ctl(&w,
+			ARGS("publish", w.queue, "-m", "body \xc3\xa4", "--id", "id-1",
+				"--content-type", "text/plain", "--property",
+				"content_encoding=utf-8", "--property", "priority=4", "--property",
+				"correlation-id=c", "--property", "reply_to=r", "--property",
+				"expiration=60000")));
 	amqp_message_t m = get_message(&w, w.queue);
 	const amqp_basic_properties_t *p = &m.properties;
 	expect_bytes(m.body, "body \xc3\xa4");
@@ -373,10 +393,12 @@ START_TEST(publishes_every_property_and_header_type_as_it_was_given)
 	amqp_destroy_message(&m);
 
 	EXPECT(0, "1 published",
-		ctl(&w, ARGS("publish", w.queue, "-m", "", "--transient", "--property", "timestamp=1700000000",
-			"--property", "type=t", "--property", "user_id=inboxd", "--property", "app_id=a",
-			"--header", "s=text", "--header", "x:bytes=raw", "--header", "t:bool=true", "--header",
-			"b:int8=-5", "--header", "i:int32=-70000")));
+		ctl(&w,
+			ARGS("publish", w.queue, "-m", "", "--transient", "--property",
+				"timestamp=1700000000", "--property", "type=t", "--property",
+				"user_id=inboxd", "--property", "app_id=a", "--header", "s=text",
+				"--header", "x:bytes=raw", "--header", "t:bool=true", "--header",
+				"b:int8=-5", "--header", "i:int32=-70000")));
 	m = get_message(&w, w.queue);
 	ck_assert_uint_eq(m.body.len, 0);
 	ck_assert_uint_eq(m.properties.delivery_mode, 1);
@@ -403,10 +425,11 @@ START_TEST(publishes_numbers_tables_and_times_as_headers)
 	struct world w;
 	world_begin(&w, "headers");
 	EXPECT(0, "1 published",
-		ctl(&w, ARGS("publish", w.queue, "-m", "", "--header", "l:int=9007199254740993", "--header",
-			"d:double=0.1", "--header", "f:float=1.5", "--header", "T:timestamp=1700000000",
-			"--header", "D:decimal=12.34", "--header", "V:void", "--header",
-			"F:json={\"a\": [1, null, \"x\"]}")));
+		ctl(&w,
+			ARGS("publish", w.queue, "-m", "", "--header", "l:int=9007199254740993",
+				"--header", "d:double=0.1", "--header", "f:float=1.5", "--header",
+				"T:timestamp=1700000000", "--header", "D:decimal=12.34", "--header",
+				"V:void", "--header", "F:json={\"a\": [1, null, \"x\"]}")));
 	amqp_message_t m = get_message(&w, w.queue);
 	ck_assert_int_eq(header(&m, "l")->kind, AMQP_FIELD_KIND_I64);
 	ck_assert(header(&m, "l")->value.i64 == INT64_C(9007199254740993));
@@ -435,8 +458,10 @@ START_TEST(publishes_files_and_copies)
 		body[i] = (char)(i * 7);
 	(void)snprintf(path, sizeof path, "%s/body", w.dir);
 	write_all(path, body, sizeof body);
-	EXPECT(0, "\"published\": 700", ctl(&w, ARGS("publish", "--json", w.queue, "--file", path, "--id", "x",
-		"--count", "700")));
+	EXPECT(0, "\"published\": 700",
+		ctl(&w,
+			ARGS("publish", "--json", w.queue, "--file", path, "--id", "x", "--count",
+				"700")));
 	WAIT_FOR(queue_state(w.queue).ready == 700, 10);
 	amqp_message_t m = get_message(&w, w.queue);
 	ck_assert_uint_eq(m.body.len, sizeof body);
@@ -451,23 +476,29 @@ START_TEST(says_when_a_message_went_nowhere)
 {
 	struct world w;
 	world_begin(&w, "nowhere");
-	EXPECT(1, "has no queue \"nosuch-queue\"", ctl(&w, ARGS("publish", "nosuch-queue", "-m", "x")));
-	EXPECT(1, "routing key \"a.b\"", ctl(&w, ARGS("publish", "--exchange", "amq.topic", "--routing-key",
-		"a.b", "-m", "x")));
+	EXPECT(1, "has no queue \"nosuch-queue\"",
+		ctl(&w, ARGS("publish", "nosuch-queue", "-m", "x")));
+	EXPECT(1, "routing key \"a.b\"",
+		ctl(&w,
+			ARGS("publish", "--exchange", "amq.topic", "--routing-key", "a.b", "-m",
+				"x")));
 	EXPECT(1, "404", ctl(&w, ARGS("publish", "--exchange", "nosuch-exchange", "-m", "x")));
-	EXPECT(EX_DATAERR, "406", ctl(&w, ARGS("publish", w.queue, "-m", "x", "--property", "user_id=root")));
+	EXPECT(EX_DATAERR, "406",
+		ctl(&w, ARGS("publish", w.queue, "-m", "x", "--property", "user_id=root")));
 	EXPECT(EX_USAGE, "either a queue or --exchange", ctl(&w, ARGS("publish", "-m", "x")));
-	EXPECT(EX_USAGE, "did you mean \"priority\"", ctl(&w, ARGS("publish", w.queue, "-m", "x", "--property",
-		"prority=1")));
+	EXPECT(EX_USAGE, "did you mean \"priority\"",
+		ctl(&w, ARGS("publish", w.queue, "-m", "x", "--property", "prority=1")));
 	queue_bind(&w, w.queue, "amq.topic", "a.*");
-	EXPECT(0, "1 published", ctl(&w, ARGS("publish", "--exchange", "amq.topic", "--routing-key", "a.b",
-		"-m", "x")));
+	EXPECT(0, "1 published",
+		ctl(&w,
+			ARGS("publish", "--exchange", "amq.topic", "--routing-key", "a.b", "-m",
+				"x")));
 	WAIT_FOR(queue_state(w.queue).ready == 1, 10);
 	world_end(&w);
 }
 END_TEST
 
-/* ---- try ------------------------------------------------------------------------------------------- */
+/* ---- try ------------------------------------------------------------------------------------ */
 
 static const char *message_file(struct world *w, const char *text)
 {
@@ -482,14 +513,16 @@ static void assert_untouched(struct world *w, int effects_, int markers_)
 	ck_assert_int_eq(effects(w), effects_);
 	ck_assert_int_eq(markers(w), markers_);
 	ck_assert_int_eq(
-		sql_int(w, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"), 0);
+		sql_int(w, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"),
+		0);
 }
 
 START_TEST(tries_a_message_and_leaves_no_trace)
 {
 	struct world w;
 	world_begin(&w, "try");
-	const char *good = message_file(&w, "{\"properties\": {\"message_id\": \"t-1\"}, \"body\": {\"a\": 1}}");
+	const char *good = message_file(
+		&w, "{\"properties\": {\"message_id\": \"t-1\"}, \"body\": {\"a\": 1}}");
 	EXPECT(0, "verdict      done", ctl(&w, ARGS("try", "main", good)));
 	ck_assert_ptr_nonnull(strstr(said, "key          t-1"));
 	ck_assert_ptr_nonnull(strstr(said, "INSERT INTO"));
@@ -497,9 +530,11 @@ START_TEST(tries_a_message_and_leaves_no_trace)
 	ck_assert_ptr_nonnull(strstr(said, "result       (1) INSERT 0 1"));
 	assert_untouched(&w, 0, 0);
 	EXPECT(0, "\"verdict\": \"done\"", ctl(&w, ARGS("try", "main", good, "--json")));
-	EXPECT(1, "verdict      reject", ctl(&w, ARGS("try", "main", good, "--header", "act=reject")));
+	EXPECT(1, "verdict      reject",
+		ctl(&w, ARGS("try", "main", good, "--header", "act=reject")));
 	ck_assert_ptr_nonnull(strstr(said, "reason       never"));
-	EXPECT(1, "verdict      retry", ctl(&w, ARGS("try", "main", good, "--header", "act=retry:1")));
+	EXPECT(1, "verdict      retry",
+		ctl(&w, ARGS("try", "main", good, "--header", "act=retry:1")));
 	EXPECT(1, "sqlstate     22012", ctl(&w, ARGS("try", "main", good, "--header", "act=sql")));
 	EXPECT(1, "no_key", ctl(&w, ARGS("try", "main", good, "--body")));
 	EXPECT(0, "key          t-2", ctl(&w, ARGS("try", "main", good, "--body", "--id", "t-2")));
@@ -521,18 +556,30 @@ START_TEST(knows_keys_that_were_seen_before)
 	publish_confirm(&w);
 	WAIT_FOR(is_settled(w.queue) && effects(&w) == 1 && parked(&w, NULL) == 1, 20);
 	ck_assert_int_eq(daemon_stop(&d), 0);
-	EXPECT(1, "a duplicate", ctl(&w, ARGS("try", "main", message_file(&w,
-		"{\"properties\": {\"message_id\": \"s-1\"}, \"body\": \"one\"}"))));
-	EXPECT(1, "park it as a mismatch", ctl(&w, ARGS("try", "main", message_file(&w,
-		"{\"properties\": {\"message_id\": \"s-1\"}, \"body\": \"two\"}"))));
-	EXPECT(1, "the key is parked: failed", ctl(&w, ARGS("try", "main", message_file(&w,
-		"{\"properties\": {\"message_id\": \"s-2\"}, \"body\": \"x\"}"))));
+	EXPECT(1, "a duplicate",
+		ctl(&w,
+			ARGS("try", "main",
+				message_file(&w,
+					"{\"properties\": {\"message_id\": \"s-1\"}, \"body\": "
+					"\"one\"}"))));
+	EXPECT(1, "park it as a mismatch",
+		ctl(&w,
+			ARGS("try", "main",
+				message_file(&w,
+					"{\"properties\": {\"message_id\": \"s-1\"}, \"body\": "
+					"\"two\"}"))));
+	EXPECT(1, "the key is parked: failed",
+		ctl(&w,
+			ARGS("try", "main",
+				message_file(&w,
+					"{\"properties\": {\"message_id\": \"s-2\"}, \"body\": "
+					"\"x\"}"))));
 	assert_untouched(&w, 1, 1);
 	world_end(&w);
 }
 END_TEST
 
-/* ---- looking --------------------------------------------------------------------------------------- */
+/* ---- looking -------------------------------------------------------------------------------- */
 
 START_TEST(shows_a_parked_message_whole_and_tries_it_again)
 {
@@ -546,13 +593,16 @@ START_TEST(shows_a_parked_message_whole_and_tries_it_again)
 	write_all(path, bytes, sizeof bytes);
 	daemon_start_main(&w, &d);
 	EXPECT(0, "1 published",
-		ctl(&w, ARGS("publish", w.queue, "--id", "p-1", "--file", path, "--header", "act=reject",
-			"--header", "n:int32=7", "--header", "t:timestamp=1700000000", "--property", "type=a\033b")));
+		ctl(&w,
+			ARGS("publish", w.queue, "--id", "p-1", "--file", path, "--header",
+				"act=reject", "--header", "n:int32=7", "--header",
+				"t:timestamp=1700000000", "--property", "type=a\033b")));
 	WAIT_FOR(parked(&w, NULL) == 1, 20);
 	ck_assert_int_eq(daemon_stop(&d), 0);
 
 	EXPECT(0, "p-1", ctl(&w, ARGS("parked")));
-	EXPECT(0, "\"state\": \"failed\"", ctl(&w, ARGS("parked", "list", "--json", "--consumer", "main")));
+	EXPECT(0, "\"state\": \"failed\"",
+		ctl(&w, ARGS("parked", "list", "--json", "--consumer", "main")));
 	EXPECT(0, "[]", ctl(&w, ARGS("parked", "list", "--json", "--state", "waiting")));
 	(void)snprintf(id, sizeof id, "%s", sql_text(&w, "SELECT id FROM parked"));
 	EXPECT(0, "  n (int32): 7\n", ctl(&w, ARGS("parked", "show", id)));
@@ -595,7 +645,8 @@ START_TEST(accepts_a_change_of_a_consumer_after_showing_it)
 	EXPECT(0, "header:k", ctl(&w, ARGS("consumers", "accept", "main")));
 	ck_assert_ptr_null(strstr(said, "accepted"));
 	EXPECT(0, "same", ctl(&w, ARGS("consumers")));
-	ck_assert_int_eq(sql_int(&w, "SELECT count(*) FROM consumer WHERE accepted_at IS NOT NULL"), 1);
+	ck_assert_int_eq(
+		sql_int(&w, "SELECT count(*) FROM consumer WHERE accepted_at IS NOT NULL"), 1);
 	world_end(&w);
 }
 END_TEST
@@ -630,9 +681,10 @@ START_TEST(answers_questions_about_itself)
 {
 	struct world w;
 	world_begin(&w, "help");
-	static const char *const commands[] = {"migrate", "publish", "try", "status", "consumers", "parked"};
+	static const char *const commands[] = {
+		"migrate", "publish", "try", "status", "consumers", "parked"};
 	for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-		EXPECT(0, "Usage: inboxctl", ctl(&w, ARGS(commands[i], "--help")));
+		EXPECT(0, "Usage: inboxctl", ctl_with(&w, "missing", ARGS(commands[i], "--help")));
 	EXPECT(0, "inboxctl 0.", ctl(&w, ARGS("--version")));
 	EXPECT(EX_USAGE, "did you mean \"migrate\"", ctl(&w, ARGS("migrat")));
 	EXPECT(EX_USAGE, "a command is missing", ctl(&w, (const char *const[]){NULL}));

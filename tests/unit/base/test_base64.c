@@ -6,8 +6,9 @@
 
 START_TEST(writes_and_reads_the_examples_of_the_standard)
 {
-	static const char *const pairs[][2] = {{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"},
-		{"foob", "Zm9vYg=="}, {"fooba", "Zm9vYmE="}, {"foobar", "Zm9vYmFy"}};
+	static const char *const pairs[][2] = {{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="},
+		{"foo", "Zm9v"}, {"foob", "Zm9vYg=="}, {"fooba", "Zm9vYmE="},
+		{"foobar", "Zm9vYmFy"}};
 	for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
 		AUTO(buf) struct buf text = {0}, back = {0};
 		base64_encode(bytes_str(pairs[i][0]), &text);
@@ -31,8 +32,8 @@ END_TEST
 
 START_TEST(refuses_what_is_not_base64_and_adds_nothing)
 {
-	static const char *const texts[] = {
-		"Z", "Zg", "Zg=", "Zg===", "Z===", "=Zg=", "Zg==Zg==", "Zm9v!", "Zh==", "Zm9=", "Zm9-"};
+	static const char *const texts[] = {"Z", "Zg",
+		"Zg=", "Zg===", "Z===", "=Zg=", "Zg==Zg==", "Zm9v!", "Zh==", "Zm9=", "Zm9-"};
 	for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
 		AUTO(buf) struct buf out = {0};
 		buf_add_str(&out, "x");

@@ -72,10 +72,11 @@ END_TEST
 START_TEST(refuses_values_that_do_not_fit_their_type)
 {
 	static const char *const rows[][2] = {{"int8", "128"}, {"uint8", "-1"}, {"uint8", "256"},
-		{"int16", "32768"}, {"int32", "2147483648"}, {"int", "9223372036854775808"}, {"int", ""},
-		{"int", " 1"}, {"int", "1x"}, {"bool", "yes"}, {"float", "x"}, {"double", ""},
-		{"decimal", "1.2.3"}, {"decimal", "99999999999"}, {"decimal", ""}, {"timestamp", "now"},
-		{"void", "x"}, {"base64", "?"}, {"json", "{"}, {"nonsense", "1"}};
+		{"int16", "32768"}, {"int32", "2147483648"}, {"int", "9223372036854775808"},
+		{"int", ""}, {"int", " 1"}, {"int", "1x"}, {"bool", "yes"}, {"float", "x"},
+		{"double", ""}, {"decimal", "1.2.3"}, {"decimal", "99999999999"}, {"decimal", ""},
+		{"timestamp", "now"}, {"void", "x"}, {"base64", "?"}, {"json", "{"},
+		{"nonsense", "1"}};
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
 		AUTO(buf) struct buf out = {0};
 		ck_assert_msg(from_text(rows[i][0], rows[i][1], &out) == RC_REJECT, "took %s %s",
@@ -86,9 +87,10 @@ END_TEST
 
 START_TEST(reads_back_what_it_shows)
 {
-	static const char *const texts[] = {"\"a\"", "\"\"", "true", "false", "5", "-9223372036854775808",
-		"1.5", "1.0", "1e+300", "null", "[]", "{}", "[1, \"x\", null, [true]]",
-		"{\"a\": {\"b\": [1]}, \"c\": \"\"}", "{\"$type\": \"int8\", \"$value\": -5}",
+	static const char *const texts[] = {"\"a\"", "\"\"", "true", "false", "5",
+		"-9223372036854775808", "1.5", "1.0", "1e+300", "null", "[]", "{}",
+		"[1, \"x\", null, [true]]", "{\"a\": {\"b\": [1]}, \"c\": \"\"}",
+		"{\"$type\": \"int8\", \"$value\": -5}",
 		"{\"$type\": \"uint64\", \"$value\": 18446744073709551615}",
 		"{\"$type\": \"timestamp\", \"$value\": 1700000000}",
 		"{\"$type\": \"decimal\", \"$value\": -12.34}",
@@ -101,7 +103,8 @@ START_TEST(reads_back_what_it_shows)
 	for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
 		AUTO(buf) struct buf wire = {0}, text = {0};
 		struct err err = {0};
-		ck_assert_msg(from_json(texts[i], &wire, &err) == RC_OK, "%s: %s", texts[i], err.text);
+		ck_assert_msg(
+			from_json(texts[i], &wire, &err) == RC_OK, "%s: %s", texts[i], err.text);
 		to_json(buf_bytes(&wire), &text);
 		ck_assert_str_eq(buf_str(&text), texts[i]);
 	}

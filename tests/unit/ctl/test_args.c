@@ -57,7 +57,8 @@ END_TEST
 
 START_TEST(stops_at_a_wrong_option)
 {
-	static const char *const texts[] = {"demo --nonsense", "demo -m", "demo --dry=1", "demo -z"};
+	static const char *const texts[] = {
+		"demo --nonsense", "demo -m", "demo --dry=1", "demo -z"};
 	for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
 		struct ctl ctl = {0};
 		AUTO(buf) struct buf out = {0};
@@ -75,7 +76,8 @@ START_TEST(prints_help_from_the_table)
 	FILE *f = open_memstream(&text, &size);
 	ctl_print_help(f, &command);
 	(void)fclose(f);
-	ck_assert_ptr_nonnull(strstr(text, "Usage: inboxctl demo [OPTION…] NAME\n\nShows how.\nAnd why.\n"));
+	ck_assert_ptr_nonnull(
+		strstr(text, "Usage: inboxctl demo [OPTION…] NAME\n\nShows how.\nAnd why.\n"));
 	ck_assert_ptr_nonnull(strstr(text, "  -m, --message TEXT "));
 	ck_assert_ptr_nonnull(strstr(text, "      --dry "));
 	ck_assert_ptr_nonnull(strstr(text, "  -c, --config FILE "));
@@ -90,8 +92,8 @@ START_TEST(reads_numbers_within_their_bounds)
 	ck_assert_uint_eq(v, 1);
 	ck_assert(ctl_number("18446744073709551615", 0, UINT64_MAX, &v));
 	ck_assert_uint_eq(v, UINT64_MAX);
-	static const char *const texts[] = {"", "0", "11", "-1", "+1", " 1", "1 ", "1x", "0x1",
-		"18446744073709551616"};
+	static const char *const texts[] = {
+		"", "0", "11", "-1", "+1", " 1", "1 ", "1x", "0x1", "18446744073709551616"};
 	for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
 		ck_assert_msg(!ctl_number(texts[i], 1, 10, &v), "took \"%s\"", texts[i]);
 }
@@ -103,7 +105,8 @@ START_TEST(maps_errors_to_exit_codes)
 	ck_assert_int_eq(ctl_exit_code(&(struct err){.rc = RC_UNKNOWN}), EX_TEMPFAIL);
 	ck_assert_int_eq(ctl_exit_code(&(struct err){.rc = RC_REJECT}), EX_DATAERR);
 	ck_assert_int_eq(ctl_exit_code(&(struct err){.rc = RC_FATAL}), EX_CONFIG);
-	ck_assert_int_eq(ctl_exit_code(&(struct err){.rc = RC_FATAL, .sqlstate = "42501"}), EX_NOPERM);
+	ck_assert_int_eq(
+		ctl_exit_code(&(struct err){.rc = RC_FATAL, .sqlstate = "42501"}), EX_NOPERM);
 	ck_assert_int_eq(
 		ctl_exit_code(&(struct err){.rc = RC_UNAVAILABLE, .sqlstate = "28P01"}), EX_NOPERM);
 }

@@ -32,8 +32,9 @@ END_TEST
 START_TEST(refuses_properties_that_amqp_cannot_carry)
 {
 	static const char *const rows[][2] = {{"mesage_id=1", "did you mean \"message_id\"?"},
-		{"priority=256", "0 to 255"}, {"priority=", "no number"}, {"timestamp=-1", "no number"},
-		{"headers=1", "no property \"headers\""}, {"type", "is not NAME=VALUE"}};
+		{"priority=256", "0 to 255"}, {"priority=", "no number"},
+		{"timestamp=-1", "no number"}, {"headers=1", "no property \"headers\""},
+		{"type", "is not NAME=VALUE"}};
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
 		DRAFT d = {0};
 		struct err err;
@@ -48,7 +49,8 @@ START_TEST(refuses_properties_that_amqp_cannot_carry)
 }
 END_TEST
 
-static void expect_header(const char *assignment, const char *name, enum field_kind kind, const char *text)
+static void expect_header(
+	const char *assignment, const char *name, enum field_kind kind, const char *text)
 {
 	DRAFT d = {0};
 	struct err err;
@@ -97,8 +99,10 @@ START_TEST(reads_a_file)
 {
 	DRAFT d = {0};
 	struct err err = {0};
-	ck_assert_msg(draft_json(&d,
-			bytes_str("{\"exchange\": \"e\", \"routing_key\": \"a.b\", \"redelivered\": true,"
+	ck_assert_msg(
+		draft_json(&d,
+			bytes_str("{\"exchange\": \"e\", \"routing_key\": \"a.b\", "
+				  "\"redelivered\": true,"
 				  " \"properties\": {\"message_id\": \"\\u00e4\", \"priority\": 3},"
 				  " \"headers\": {\"n\": 5, \"s\": \"t\"}, \"body\": \"x\\n\"}"),
 			&err) == RC_OK,
@@ -130,7 +134,8 @@ START_TEST(takes_bodies_in_three_forms)
 		DRAFT d = {0};
 		struct err err;
 		ck_assert_int_eq(draft_json(&d, bytes_str(rows[i].text), &err), RC_OK);
-		ck_assert(bytes_equal(draft_message(&d).body, bytes_of(rows[i].body, rows[i].size)));
+		ck_assert(
+			bytes_equal(draft_message(&d).body, bytes_of(rows[i].body, rows[i].size)));
 	}
 }
 END_TEST
@@ -140,10 +145,12 @@ START_TEST(says_where_a_file_is_wrong)
 	static const char *const rows[][2] = {{"{", "not JSON at byte"}, {"[]", "no JSON object"},
 		{"{\"boddy\": \"\"}", "did you mean \"body\"?"}, {"{\"body\": 5}", "\"body\": "},
 		{"{\"body\": \"\", \"body_base64\": \"\"}", "another body"},
-		{"{\"body_base64\": \"?\"}", "not base64"}, {"{\"redelivered\": 1}", "neither true nor"},
+		{"{\"body_base64\": \"?\"}", "not base64"},
+		{"{\"redelivered\": 1}", "neither true nor"},
 		{"{\"headers\": []}", "\"headers\": is no object"},
 		{"{\"headers\": {\"$type\": \"int8\", \"$value\": 1}}", "no table"},
-		{"{\"headers\": {\"a\": {\"$type\": \"int8\", \"$value\": \"x\"}}}", "\"headers\": a: "},
+		{"{\"headers\": {\"a\": {\"$type\": \"int8\", \"$value\": \"x\"}}}",
+			"\"headers\": a: "},
 		{"{\"properties\": {\"type\": 5}}", "type must be a string"},
 		{"{\"properties\": {\"priority\": true}}", "must be a number"},
 		{"{\"exchange\": null}", "\"exchange\": is no string"}};
@@ -177,10 +184,11 @@ static void expect_same_again(const struct message *m, const char *around)
 
 START_TEST(prints_what_it_reads)
 {
-	static const char *const headers[] = {"s=text", "b:bytes=raw", "x:base64=AP8=", "t:bool=true",
-		"i8:int8=-1", "u8:uint8=1", "i16:int16=-1", "u16:uint16=1", "i32:int32=-1",
-		"u32:uint32=1", "i64:int=-1", "f:float=0.1", "d:double=0.1", "d1:double=1",
-		"dec:decimal=1.20", "ts:timestamp=1", "v:void", "j:json={\"a\":[1,{\"b\":null}]}"};
+	static const char *const headers[] = {"s=text", "b:bytes=raw",
+		"x:base64=AP8=", "t:bool=true", "i8:int8=-1", "u8:uint8=1", "i16:int16=-1",
+		"u16:uint16=1", "i32:int32=-1", "u32:uint32=1", "i64:int=-1", "f:float=0.1",
+		"d:double=0.1", "d1:double=1", "dec:decimal=1.20", "ts:timestamp=1", "v:void",
+		"j:json={\"a\":[1,{\"b\":null}]}"};
 	DRAFT d = {0};
 	struct err err;
 	for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++)

@@ -23,9 +23,10 @@ START_TEST(aligns_columns_and_disarms_control_characters)
 	AUTO(buf) struct buf out = {0};
 	fill(&t);
 	table_print(&t, &out);
-	ck_assert_str_eq(buf_str(&out), "  ID  NAME           DETAIL\n"
-					"   7  Zo\xc3\xab            -\n"
-					"1234  a\\x1b[31m\\x0a  x\"y\n");
+	ck_assert_str_eq(buf_str(&out),
+		"  ID  NAME           DETAIL\n"
+		"   7  Zo\xc3\xab            -\n"
+		"1234  a\\x1b[31m\\x0a  x\"y\n");
 }
 END_TEST
 

@@ -9,7 +9,7 @@
 #include "unit.h"
 
 /* Runs tell with standard output caught. */
-static void catch(void (*tell)(struct transcript *t), bool json, struct buf *out)
+static void catch (void (*tell)(struct transcript *t), bool json, struct buf *out)
 {
 	struct transcript t;
 	struct err err;
@@ -46,15 +46,16 @@ static void tell_two(struct transcript *t)
 START_TEST(tells_people_in_order)
 {
 	AUTO(buf) struct buf out = {0};
-	catch(tell_two, false, &out);
-	ck_assert_str_eq(buf_str(&out), "key          k\"1\n"
-					"statement    (1) INSERT INTO t VALUES ($1, $2)\n"
-					"                 $1 = a\\x0ab\n"
-					"                 $2 = NULL\n"
-					"statement    (2) SELECT 1\n"
-					"result       (1) INSERT 0 1\n"
-					"result       (2) SELECT 1\n"
-					"verdict      done\n");
+	catch (tell_two, false, &out);
+	ck_assert_str_eq(buf_str(&out),
+		"key          k\"1\n"
+		"statement    (1) INSERT INTO t VALUES ($1, $2)\n"
+		"                 $1 = a\\x0ab\n"
+		"                 $2 = NULL\n"
+		"statement    (2) SELECT 1\n"
+		"result       (1) INSERT 0 1\n"
+		"result       (2) SELECT 1\n"
+		"verdict      done\n");
 }
 END_TEST
 
@@ -72,7 +73,7 @@ static void expect_json(struct bytes text, const char *pointer, const char *raw)
 START_TEST(tells_programs_one_json_object)
 {
 	AUTO(buf) struct buf out = {0};
-	catch(tell_two, true, &out);
+	catch (tell_two, true, &out);
 	expect_json(buf_bytes(&out), "/key", "\"k\\\"1\"");
 	expect_json(buf_bytes(&out), "/statements/0/parameters/1", "null");
 	expect_json(buf_bytes(&out), "/statements/0/result", "\"INSERT 0 1\"");
@@ -91,10 +92,10 @@ static void tell_long(struct transcript *t)
 START_TEST(cuts_long_values_for_people_only)
 {
 	AUTO(buf) struct buf out = {0}, json = {0};
-	catch(tell_long, false, &out);
+	catch (tell_long, false, &out);
 	ck_assert_uint_lt(out.size, 500);
 	ck_assert_ptr_nonnull(strstr(buf_str(&out), "… (999 bytes)"));
-	catch(tell_long, true, &json);
+	catch (tell_long, true, &json);
 	ck_assert_uint_gt(json.size, 999);
 }
 END_TEST

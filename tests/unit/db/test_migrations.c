@@ -74,8 +74,8 @@ END_TEST
 START_TEST(fills_in_quoted_names_and_nothing_else)
 {
 	AUTO(buf) struct buf out = {0};
-	sql_add_filled(&out, "GRANT x ON @schema@.t TO @role@; -- a@b.c @schema @ @@schema@", "my \"s",
-		"r");
+	sql_add_filled(&out, "GRANT x ON @schema@.t TO @role@; -- a@b.c @schema @ @@schema@",
+		"my \"s", "r");
 	ck_assert_str_eq(buf_str(&out),
 		"GRANT x ON \"my \"\"s\".t TO \"r\"; -- a@b.c @schema @ @\"my \"\"s\"");
 }
@@ -116,7 +116,8 @@ static struct migrate_row row_of(uint32_t version, const char *name, const char 
 
 START_TEST(plans_what_is_missing)
 {
-	struct migrate_row rows[] = {row_of(1, "0001_a", "CREATE a"), row_of(2, "0002_b", "CREATE b")};
+	struct migrate_row rows[] = {
+		row_of(1, "0001_a", "CREATE a"), row_of(2, "0002_b", "CREATE b")};
 	size_t applied = 99;
 	struct err err;
 	ck_assert_int_eq(migrate_plan(three, 3, NULL, 0, &applied, &err), RC_OK);
@@ -130,7 +131,8 @@ END_TEST
 
 START_TEST(refuses_a_newer_database_and_names_the_program_to_use)
 {
-	struct migrate_row rows[] = {row_of(1, "0001_a", "CREATE a"), row_of(2, "0002_b", "CREATE b")};
+	struct migrate_row rows[] = {
+		row_of(1, "0001_a", "CREATE a"), row_of(2, "0002_b", "CREATE b")};
 	size_t applied;
 	struct err err;
 	ck_assert_int_eq(migrate_plan(three, 1, rows, 2, &applied, &err), RC_FATAL);
@@ -141,7 +143,8 @@ END_TEST
 
 START_TEST(refuses_a_file_that_was_changed_after_it_was_applied)
 {
-	struct migrate_row rows[] = {row_of(1, "0001_a", "CREATE a"), row_of(2, "0002_b", "CREATE B")};
+	struct migrate_row rows[] = {
+		row_of(1, "0001_a", "CREATE a"), row_of(2, "0002_b", "CREATE B")};
 	size_t applied;
 	struct err err;
 	ck_assert_int_eq(migrate_plan(three, 3, rows, 2, &applied, &err), RC_FATAL);
@@ -152,7 +155,8 @@ END_TEST
 
 START_TEST(refuses_a_gap)
 {
-	struct migrate_row rows[] = {row_of(1, "0001_a", "CREATE a"), row_of(3, "0003_c", "CREATE c")};
+	struct migrate_row rows[] = {
+		row_of(1, "0001_a", "CREATE a"), row_of(3, "0003_c", "CREATE c")};
 	size_t applied;
 	struct err err;
 	ck_assert_int_eq(migrate_plan(three, 3, rows, 2, &applied, &err), RC_FATAL);
@@ -204,7 +208,8 @@ static void expect_granted(const char *what, const char *in, const char *or_in)
 		while ((p = strstr(p, head)) != NULL) {
 			char name[64];
 			p += strlen(head);
-			(void)snprintf(name, sizeof name, "@schema@.%.*s", (int)strcspn(p, " (;"), p);
+			(void)snprintf(
+				name, sizeof name, "@schema@.%.*s", (int)strcspn(p, " (;"), p);
 			const char *line_end = strchr(p, '\n');
 			/* Triggers call their functions themselves. */
 			if (memmem(p, (size_t)(line_end - p), "RETURNS trigger", 15) != NULL)
@@ -227,11 +232,11 @@ START_TEST(grants_everything_that_is_created_to_somebody)
 }
 END_TEST
 
-UNIT_SUITE("db/migrations", grants_everything_that_is_created_to_somebody, holds_every_file_of_sql_byte_for_byte,
-	numbers_migrations_from_one_without_gaps, leaves_transactions_to_the_program_that_applies_it,
-	has_a_template_for_each_kind_of_role, fills_in_quoted_names_and_nothing_else, quotes_literals,
-	finds_the_line_of_a_character, plans_what_is_missing,
-	refuses_a_newer_database_and_names_the_program_to_use,
+UNIT_SUITE("db/migrations", grants_everything_that_is_created_to_somebody,
+	holds_every_file_of_sql_byte_for_byte, numbers_migrations_from_one_without_gaps,
+	leaves_transactions_to_the_program_that_applies_it, has_a_template_for_each_kind_of_role,
+	fills_in_quoted_names_and_nothing_else, quotes_literals, finds_the_line_of_a_character,
+	plans_what_is_missing, refuses_a_newer_database_and_names_the_program_to_use,
 	refuses_a_file_that_was_changed_after_it_was_applied, refuses_a_gap,
 	prints_a_script_that_records_what_it_does,
 	refuses_schema_names_that_would_break_out_of_quotes)
