@@ -29,6 +29,8 @@ static const char *const commits[] = {"on", "remote_apply", "remote_write", "loc
 static const char *const missing[] = {"park", "body", "process", NULL};
 static const char *const queue_types[] = {"classic", "quorum", NULL};
 
+enum { NAMES_MAX = 32 }; /* options of one section */
+
 /* Words stand in the order of their enums. */
 _Static_assert(L_ERROR == 0 && L_DEBUG == 3, "log_levels");
 _Static_assert(LOG_LOGFMT == 0 && LOG_JOURNAL == 2, "log_formats");
@@ -359,6 +361,8 @@ static const struct option consumer[] = {
 		.help = "the handler's own options"},
 };
 
+_Static_assert(COUNT_OF(consumer) <= NAMES_MAX, "the largest section");
+
 static const struct option batch[] = {
 	{.name = "max",
 		.type = OPTION_COUNT,
@@ -568,10 +572,11 @@ static const char *home_of(const char *name)
 void schema_hint_unknown(enum section_id id, const char *name, struct buf *out)
 {
 	const struct section *s = &sections[id];
-	const char *names[32] = {0};
-	for (size_t i = 0; i < s->n; i++)
+	const size_t n = s->n;
+	const char *names[NAMES_MAX] = {0};
+	for (size_t i = 0; i < n; i++)
 		names[i] = s->options[i].name;
-	const char *home = home_of(name), *near = schema_nearest(name, names, s->n);
+	const char *home = home_of(name), *near = schema_nearest(name, names, n);
 	if (strcmp(name, "<<") == 0) {
 		buf_add_str(out,
 			"maps are not merged by \"<<\"; what consumers share can stand in "
@@ -582,7 +587,7 @@ void schema_hint_unknown(enum section_id id, const char *name, struct buf *out)
 		buf_addf(out, "did you mean \"%s\"?", near);
 	} else {
 		buf_addf(out, "known in %s: ", s->name);
-		for (size_t i = 0; i < s->n; i++)
+		for (size_t i = 0; i < n; i++)
 			buf_addf(out, "%s%s", i != 0 ? ", " : "", names[i]);
 	}
 }
