@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "mq/mq.h"
 
+#include <fcntl.h>
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -219,9 +220,27 @@ START_TEST(files_that_cannot_be_used_are_named)
 	refuses(&s, "localhost", "tls.key /nonexistent/file.pem");
 	s.broker.tls.key = s.ca_file; /* of another certificate */
 	refuses(&s, "localhost", "tls.key");
-	cert_write(&s.client, s.client_file, "secret"); /* and nobody is asked for it */
-	s.broker.tls.key = NULL;
+	scene_end(&s);
+}
+END_TEST
+
+/* Whoever asked for it would wait for ever. */
+START_TEST(nobody_is_asked_for_the_password_of_a_key)
+{
+	struct scene s;
+	int silent[2];
+	scene_prepare(&s, "DNS:localhost", -1, 1);
+	scene_start(&s, accepting);
+	cert_write(&s.client, s.client_file, "secret");
+	s.broker.tls.cert = s.client_file;
+	ck_assert_int_eq(pipe2(silent, O_CLOEXEC), 0);
+	AUTO(fd) int old = dup(STDIN_FILENO);
+	(void)setsid(); /* no terminal either */
+	ck_assert_int_eq(dup2(silent[0], STDIN_FILENO), STDIN_FILENO);
 	refuses(&s, "localhost", "tls.key");
+	ck_assert_int_eq(dup2(old, STDIN_FILENO), STDIN_FILENO);
+	(void)close(silent[0]);
+	(void)close(silent[1]);
 	scene_end(&s);
 }
 END_TEST
@@ -307,6 +326,6 @@ UNIT_SUITE("mq/tls", the_right_name_is_accepted_and_asked_for,
 	the_right_address_is_accepted_and_no_name_is_asked_for, another_name_is_refused_and_named,
 	an_unknown_ca_is_refused, without_a_ca_the_systems_counts,
 	an_expired_certificate_is_refused, a_broker_that_wants_a_certificate_gets_ours,
-	files_that_cannot_be_used_are_named, old_protocols_are_refused,
-	nothing_is_left_in_the_library_when_the_socket_is_polled,
+	files_that_cannot_be_used_are_named, nobody_is_asked_for_the_password_of_a_key,
+	old_protocols_are_refused, nothing_is_left_in_the_library_when_the_socket_is_polled,
 	a_frozen_broker_behind_tls_ends_a_publish_within_two_heartbeats)
