@@ -32,11 +32,7 @@ void read_error(struct reading *r, struct place place, const char *fmt, ...)
 	va_start(ap, fmt);
 	(void)vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	if (r->path.size != 0)
-		diag_add(r->diags, place, "%s%s%s", buf_str(&r->path), text[0] == ':' ? "" : " ",
-			text);
-	else
-		diag_add(r->diags, place, "%s", text);
+	diag_add(r->diags, place, "%s%s%s", buf_str(&r->path), text[0] == ':' ? "" : " ", text);
 }
 
 void read_hint(struct reading *r, const char *fmt, ...)

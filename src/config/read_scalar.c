@@ -236,23 +236,31 @@ bool read_word_text(
 	return find_word(r, o, node, &word) && read_set_text(field, o->words[word]);
 }
 
+/* What somebody means who writes neither true nor false: one of these, or NULL. */
+static const char *meant_bool(const char *text)
+{
+	static const char *const words[][2] = {{"yes", "true"}, {"on", "true"}, {"y", "true"},
+		{"1", "true"}, {"true", "true"}, {"no", "false"}, {"off", "false"}, {"n", "false"},
+		{"0", "false"}, {"false", "false"}};
+	for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+		if (strcasecmp(text, words[i][0]) == 0)
+			return words[i][1];
+	return NULL;
+}
+
 bool read_bool(struct reading *r, const struct option *o, const struct yaml_node *node, void *field)
 {
-	static const char *const yes[] = {"yes", "on", "y", "1"},
-				 *const no[] = {"no", "off", "n", "0"};
 	if (!read_is_scalar(r, o, node))
 		return false;
 	if (strcmp(node->text, "true") == 0 || strcmp(node->text, "false") == 0) {
 		*(bool *)field = node->text[0] == 't';
 		return true;
 	}
+	const char *meant = meant_bool(node->text);
 	read_must_be(r, o, node);
-	for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++) {
-		if (strcasecmp(node->text, yes[i]) == 0 || strcasecmp(node->text, "true") == 0)
-			return read_hint(r, "write true"), false;
-		if (strcasecmp(node->text, no[i]) == 0 || strcasecmp(node->text, "false") == 0)
-			return read_hint(r, "write false"), false;
-	}
-	read_hint(r, "the default is %s", o->def);
+	if (meant != NULL)
+		read_hint(r, "write %s", meant);
+	else
+		read_hint(r, "the default is %s", o->def);
 	return false;
 }

@@ -179,6 +179,72 @@ START_TEST(refuses_texts_beyond_what_the_broker_takes)
 }
 END_TEST
 
+START_TEST(refuses_what_only_some_options_are)
+{
+	CHECK({"identity: ~", 15, "identity has no value",
+		      "~ stands for nothing; put it in quotes if the text is meant"},
+		{"identity:", 14, "identity has no value", "give it one, or remove the line"},
+		{"topology: {durable: maybe}", 25,
+			"topology.durable must be true or false, not \"maybe\"",
+			"the default is true"},
+		{"retry: {delays: ~}", 21,
+			"retry.delays must be a list of durations, each from 1ms to 30d, not \"~\"",
+			"write it in brackets: [10s, 1m, 10m]"},
+		{"fingerprint: [none, body]", 19,
+			"fingerprint: none stands alone, not among fields",
+			"sources: message_id, header:NAME, json:/pointer, property:NAME, "
+			"routing_key, body, "
+			"cloudevents"});
+}
+END_TEST
+
+START_TEST(refuses_names_of_arguments_that_the_broker_cannot_take)
+{
+	char name[130];
+	memset(name, 'x', 129);
+	name[129] = '\0';
+	struct fixture f;
+	char *text = xasprintf(CONSUMER("    topology: {arguments: {%s: 1}}\n"), name);
+	fixture_open(&f, text);
+	ck_assert_ptr_null(f.config);
+	ck_assert_ptr_nonnull(
+		strstr(buf_str(&f.errors), "inboxd.yaml:5:28: consumers.orders.topology"));
+	ck_assert_ptr_nonnull(
+		strstr(buf_str(&f.errors), " is too long for the name of an argument\n"));
+	ck_assert_ptr_nonnull(
+		strstr(buf_str(&f.errors), "  hint: at most 128 bytes are possible\n"));
+	fixture_done(&f);
+	free(text);
+}
+END_TEST
+
+START_TEST(names_the_broker_that_was_probably_meant)
+{
+	expect_errors("brokers: {east: {}, west: {}}\n" CONSUMER("    broker: esat\n"),
+		"inboxd.yaml:6:13: consumers.orders.broker: there is none named \"esat\"\n"
+		"      broker: esat\n"
+		"              ^\n"
+		"  hint: did you mean east?\n");
+	expect_errors("brokers: {east: {}, west: {}}\n" CONSUMER("    broker: other\n"),
+		"inboxd.yaml:6:13: consumers.orders.broker: there is none named \"other\"\n"
+		"      broker: other\n"
+		"              ^\n"
+		"  hint: there are: east, west\n");
+}
+END_TEST
+
+START_TEST(refuses_a_password_file_where_the_certificate_logs_in)
+{
+	expect_errors("broker: {uri: amqps://h, auth: external, password_file: pw, tls: {cert: c, "
+		      "key: c}}\n" CONSUMER(""),
+		"inboxd.yaml:1:42: broker.password_file is not used with auth: external\n"
+		"  broker: {uri: amqps://h, auth: external, password_file: pw, tls: {cert: c, key: "
+		"c}}\n"
+		"                                           ^\n"
+		"  hint: remove one of the two\n");
+}
+END_TEST
+
 START_TEST(refuses_lists_that_are_too_long)
 {
 	struct buf text = {0};
@@ -407,9 +473,11 @@ UNIT_SUITE("config/errors", refuses_counts_that_are_none,
 	refuses_values_at_both_ends_of_their_ranges, refuses_durations_and_sizes_without_sense,
 	refuses_words_that_are_none_and_names_the_nearest,
 	refuses_names_and_handlers_that_cannot_be_some, refuses_texts_beyond_what_the_broker_takes,
-	refuses_lists_that_are_too_long, refuses_what_a_broker_cannot_be,
-	points_into_a_uri_without_showing_its_password, refuses_what_a_database_cannot_be,
-	refuses_empty_paths_and_home_directories,
+	refuses_what_only_some_options_are, refuses_names_of_arguments_that_the_broker_cannot_take,
+	names_the_broker_that_was_probably_meant,
+	refuses_a_password_file_where_the_certificate_logs_in, refuses_lists_that_are_too_long,
+	refuses_what_a_broker_cannot_be, points_into_a_uri_without_showing_its_password,
+	refuses_what_a_database_cannot_be, refuses_empty_paths_and_home_directories,
 	tells_mistakes_in_defaults_once_and_where_they_are,
 	tells_what_is_missing_at_the_name_that_lacks_it,
 	tells_nothing_that_only_follows_from_another_error,
