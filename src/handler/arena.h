@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory for what lives until an entry of a handler returns.  It only grows, and is taken back whole. */
+/* Memory for what lives until an entry of a handler returns.  It only grows, and is taken back
+ * whole. */
 #ifndef INBOXD_HANDLER_ARENA_H
 #define INBOXD_HANDLER_ARENA_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls a handler's entries, and makes a verdict of what they return and of what happened meanwhile. */
+/* Calls a handler's entries, and makes a verdict of what they return and of what happened
+ * meanwhile. */
 #include "handler/host_call.h"
 
 #include "base/log.h"
@@ -13,7 +14,7 @@
 
 enum { LOG_TEXT_MAX = 8192 };
 
-/* ---- life ------------------------------------------------------------------------------------------ */
+/* ---- life ---------------------------------------------------------------------------- */
 
 struct host *host_new(const struct handler *handler, const struct config_consumer *consumer)
 {
@@ -80,7 +81,7 @@ bool host_take_dirty(struct host *h)
 	return was_dirty;
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------- */
+/* ---- calls --------------------------------------------------------------------------- */
 
 void call_note(struct inboxd_call *call, const char *fmt, ...)
 {
@@ -135,7 +136,7 @@ static void end_entry(struct host *h)
 	h->errors = NULL;
 }
 
-/* ---- lent: verdicts, log, state ------------------------------------------------------------------------ */
+/* ---- lent: verdicts, log, state ------------------------------------------------------ */
 
 static void note_own_reason(struct inboxd_call *call, const char *reason)
 {
@@ -170,8 +171,8 @@ static int32_t lend_is_failed(struct inboxd_call *call)
 	return call->mark != HOST_DONE || (f->is_set && (f->is_final || f->index == call->index));
 }
 
-static int32_t lend_set_result(struct inboxd_call *call, const char *data, size_t size,
-	const char *content_type)
+static int32_t lend_set_result(
+	struct inboxd_call *call, const char *data, size_t size, const char *content_type)
 {
 	struct host_item *item = call->item;
 	if (item == NULL) {
@@ -265,7 +266,7 @@ const struct inboxd_host host_table = {
 	.state = lend_state,
 };
 
-/* ---- check, open, close ------------------------------------------------------------------------------------ */
+/* ---- check, open, close -------------------------------------------------------------- */
 
 /* What an entry without a message returned; the reason is its own or says which entry it was. */
 static enum rc judge_setup(struct host *h, const char *entry, int32_t result, struct err *err)
@@ -339,10 +340,10 @@ void host_close(struct host *h)
 	h->db = NULL;
 }
 
-/* ---- verdicts ----------------------------------------------------------------------------------------------- */
+/* ---- verdicts ------------------------------------------------------------------------ */
 
-static void set_verdict(struct host_item *item, enum host_verdict verdict, const char *sqlstate,
-	const char *reason)
+static void set_verdict(
+	struct host_item *item, enum host_verdict verdict, const char *sqlstate, const char *reason)
 {
 	item->verdict = verdict;
 	reason_set(item->reason, sizeof item->reason, bytes_str(reason));
@@ -363,7 +364,8 @@ static enum rc judge_session(struct host *h, struct err *err)
 {
 	if (!h->is_unavailable && db_tx_state(h->db) == DB_TX_LOST) {
 		h->is_unavailable = true;
-		(void)err_set(&h->lost, RC_UNAVAILABLE, "the session was lost while the handler ran");
+		(void)err_set(
+			&h->lost, RC_UNAVAILABLE, "the session was lost while the handler ran");
 	}
 	if (!h->is_unavailable)
 		return RC_OK;
@@ -377,8 +379,8 @@ static bool has_left_transaction(const struct host *h)
 }
 
 /* Lays a failed statement at its message's door.  `how` goes in front of the reason. */
-static enum rc blame(struct host *h, struct host_item *items, size_t n, const char *how, size_t *ret_failed,
-	struct err *err)
+static enum rc blame(struct host *h, struct host_item *items, size_t n, const char *how,
+	size_t *ret_failed, struct err *err)
 {
 	char reason[2 * HOST_REASON_MAX];
 	const struct failure *f = &h->failure;
@@ -395,7 +397,8 @@ static enum rc fail_item(struct host *h, struct inboxd_call *call, enum host_ver
 {
 	const struct failure *f = &h->failure;
 	const char *reason = call->reason[0] != '\0' ? call->reason : otherwise;
-	set_verdict(call->item, verdict, f->is_set && f->index == call->index ? f->sqlstate : "", reason);
+	set_verdict(call->item, verdict, f->is_set && f->index == call->index ? f->sqlstate : "",
+		reason);
 	call->item->delay_ms = verdict == HOST_RETRY ? call->delay_ms : 0;
 	*ret_failed = call->index;
 	return err_set(err, RC_RETRY, "%s", reason);
@@ -405,8 +408,8 @@ static const char silent[] = "the handler gave no reason";
 static const char swallowed[] = "the handler returned done although a statement had failed: ";
 
 /* After handle, for one message: RC_OK if it is done, RC_RETRY if something failed. */
-static enum rc judge_one(struct host *h, struct host_item *items, size_t n, struct inboxd_call *call,
-	int32_t result, size_t *ret_failed, struct err *err)
+static enum rc judge_one(struct host *h, struct host_item *items, size_t n,
+	struct inboxd_call *call, int32_t result, size_t *ret_failed, struct err *err)
 {
 	const struct failure *f = &h->failure;
 	if (has_left_transaction(h)) {
@@ -422,7 +425,8 @@ static enum rc judge_one(struct host *h, struct host_item *items, size_t n, stru
 		return blame(h, items, n, swallowed, ret_failed, err);
 	if (result == INBOXD_DONE && db_tx_state(h->db) == DB_TX_FAILED)
 		return fail_item(h, call, HOST_RETRY,
-			"the handler returned done although a statement on the raw connection had failed",
+			"the handler returned done although a statement on the raw connection had "
+			"failed",
 			ret_failed, err);
 	if (result == INBOXD_DONE) {
 		set_verdict(call->item, HOST_DONE, "", "");
@@ -436,8 +440,9 @@ static enum rc judge_one(struct host *h, struct host_item *items, size_t n, stru
 	return fail_item(h, call, HOST_BROKEN, "", ret_failed, err);
 }
 
-/* A message of a batch that failed may be left out if the handler knows it and wrote nothing for it:
- * what was written cannot be told from the rest, and what it did not notice it may have written. */
+/* A message of a batch that failed may be left out if the handler knows it and wrote nothing for
+ * it: what was written cannot be told from the rest, and what it did not notice it may have
+ * written. */
 static bool can_be_left_out(const struct inboxd_call *call)
 {
 	return call->is_own_mark && call->statements == 0;
@@ -450,7 +455,7 @@ static enum rc judge_batch_items(struct host *h, size_t *ret_failed, struct err 
 		if (call->mark == HOST_DONE)
 			set_verdict(call->item, HOST_DONE, "", "");
 		else if (fail_item(h, call, call->mark, silent, ret_failed, err) != RC_OK &&
-			 !can_be_left_out(call))
+			!can_be_left_out(call))
 			return err->rc;
 	}
 	return RC_OK;
@@ -475,7 +480,7 @@ static enum rc judge_batch(struct host *h, struct host_item *items, size_t n, in
 	return RC_OK;
 }
 
-/* ---- handle ----------------------------------------------------------------------------------------------------- */
+/* ---- handle -------------------------------------------------------------------------- */
 
 static void prepare_calls(struct host *h, struct host_item *items, size_t n)
 {
@@ -495,8 +500,8 @@ static void prepare_calls(struct host *h, struct host_item *items, size_t n)
 	call_reset(&h->whole, NULL, n);
 }
 
-static enum rc handle_one(struct host *h, struct host_item *items, size_t n, size_t i, size_t *ret_failed,
-	struct err *err)
+static enum rc handle_one(struct host *h, struct host_item *items, size_t n, size_t i,
+	size_t *ret_failed, struct err *err)
 {
 	struct inboxd_call *call = &h->calls[i];
 	begin_entry(h, ENTRY_HANDLE, NULL);
@@ -509,8 +514,8 @@ static enum rc handle_one(struct host *h, struct host_item *items, size_t n, siz
 	return rc;
 }
 
-static enum rc handle_batch(struct host *h, struct host_item *items, size_t n, size_t *ret_failed,
-	struct err *err)
+static enum rc handle_batch(
+	struct host *h, struct host_item *items, size_t n, size_t *ret_failed, struct err *err)
 {
 	begin_entry(h, ENTRY_BATCH, NULL);
 	int32_t result = h->handler->entries.handle_batch(&host_table, &h->whole);
@@ -527,7 +532,8 @@ static bool may_start(struct host *h, size_t index)
 	return h->step == NULL || h->step(h->step_arg, index) || index == 0;
 }
 
-enum rc host_handle(struct host *h, struct host_item *items, size_t n, size_t *ret_failed, struct err *err)
+enum rc host_handle(
+	struct host *h, struct host_item *items, size_t n, size_t *ret_failed, struct err *err)
 {
 	enum rc rc = RC_OK;
 	assert(h->is_open && n > 0);
@@ -542,7 +548,8 @@ enum rc host_handle(struct host *h, struct host_item *items, size_t n, size_t *r
 	return rc;
 }
 
-enum rc host_settle(struct host *h, struct host_item *items, size_t n, size_t *ret_failed, struct err *err)
+enum rc host_settle(
+	struct host *h, struct host_item *items, size_t n, size_t *ret_failed, struct err *err)
 {
 	if (host_take_queued(h))
 		return RC_OK;

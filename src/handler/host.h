@@ -16,7 +16,7 @@ enum host_verdict {
 	HOST_DONE,
 	HOST_RETRY,
 	HOST_REJECT,
-	HOST_BROKEN, /* unknown result or own COMMIT: never run again */
+	HOST_BROKEN,  /* unknown result or own COMMIT: never run again */
 	HOST_NOT_RUN, /* not started: host_set_step's function wanted no more */
 };
 
@@ -26,7 +26,7 @@ struct host_item {
 	struct bytes key; /* as claimed; empty without one */
 	uint32_t attempt; /* runs before this one */
 
-	enum host_verdict verdict; /* set by host_handle and host_settle; below likewise */
+	enum host_verdict verdict;    /* set by host_handle and host_settle; below likewise */
 	char reason[HOST_REASON_MAX]; /* UTF-8; "" for HOST_DONE */
 	char sqlstate[6];             /* of the statement that failed, or "" */
 	uint64_t delay_ms;            /* asked for by the handler; 0: as configured */
@@ -46,44 +46,46 @@ void host_free(struct host *h);
  * RC_OK or RC_FATAL. */
 enum rc host_check(struct host *h, struct buf *errors) MUST_CHECK;
 
-/* Runs `open` on a fresh session, outside a transaction; db is borrowed until host_close.  RC_FATAL, or
- * RC_UNAVAILABLE when a later try may succeed, with what the handler or a statement's PREPARE said;
- * errors (may be NULL) as above. */
-enum rc host_open(struct host *h, struct db_conn *db, struct buf *errors, struct err *err) MUST_CHECK;
+/* Runs `open` on a fresh session, outside a transaction; db is borrowed until host_close.
+ * RC_FATAL, or RC_UNAVAILABLE when a later try may succeed, with what the handler or a statement's
+ * PREPARE said; errors (may be NULL) as above. */
+enum rc host_open(
+	struct host *h, struct db_conn *db, struct buf *errors, struct err *err) MUST_CHECK;
 /* Runs `close` if `open` was run, even if that failed. */
 void host_close(struct host *h);
 
 bool host_has_batch(const struct host *h);
 
-/* The handler wants the raw connection: the caller gives it one message at a time and arms the guard
- * before each host_handle. */
+/* The handler wants the raw connection: the caller gives it one message at a time and arms the
+ * guard before each host_handle. */
 bool host_uses_conn(const struct host *h);
 
-/* Called before each entry that handles: index is the item's, 0 for handle_batch.  False, of an item but the
- * first: this one and those behind it are not started.  NULL: nobody. */
+/* Called before each entry that handles: index is the item's, 0 for handle_batch.  False, of an
+ * item but the first: this one and those behind it are not started.  NULL: nobody. */
 typedef bool host_step_fn(void *arg, size_t index);
 void host_set_step(struct host *h, host_step_fn *step, void *arg);
 
-/* Called with every statement a handler executes or queues, before it is sent (inboxctl try); args are
- * the parameters, n of them (0 for COPY).  NULL: nobody. */
+/* Called with every statement a handler executes or queues, before it is sent (inboxctl try); args
+ * are the parameters, n of them (0 for COPY).  NULL: nobody. */
 typedef void host_trace_fn(void *arg, const char *sql, size_t n, const struct db_value *args);
 void host_set_trace(struct host *h, host_trace_fn *trace, void *arg);
-/* Called with what became of each of them, in the same order: the result, or the error (both NULL: a COPY
- * that ended well).  What the server skips after an error of a queued statement is not told. */
+/* Called with what became of each of them, in the same order: the result, or the error (both NULL:
+ * a COPY that ended well).  What the server skips after an error of a queued statement is not
+ * told. */
 typedef void host_trace_result_fn(void *arg, const struct db_result *result, const struct err *err);
 void host_set_trace_result(struct host *h, host_trace_result_fn *trace, void *arg);
 
-/* Runs the handler for items inside the open transaction: handle for one, handle_batch (or handle for
- * each, in order) for several.  Statements that the caller has queued before may still be without a
- * result, and statements that the handler queued may be left without one: take them with host_settle
- * before a verdict is believed.
+/* Runs the handler for items inside the open transaction: handle for one, handle_batch (or handle
+ * for each, in order) for several.  Statements that the caller has queued before may still be
+ * without a result, and statements that the handler queued may be left without one: take them with
+ * host_settle before a verdict is believed.
  *
- * RC_OK: each item has a verdict.  After handle_batch some may be HOST_RETRY or HOST_REJECT: the handler
- * wrote nothing for those, and the others may commit without them.  All others are HOST_DONE, or
- * HOST_NOT_RUN.
+ * RC_OK: each item has a verdict.  After handle_batch some may be HOST_RETRY or HOST_REJECT: the
+ * handler wrote nothing for those, and the others may commit without them.  All others are
+ * HOST_DONE, or HOST_NOT_RUN.
  *
- * RC_RETRY: the transaction must be rolled back; of items up to and including *ret_failed it is certain
- * that they were started, and that one's verdict, reason and sqlstate say what went wrong.
+ * RC_RETRY: the transaction must be rolled back; of items up to and including *ret_failed it is
+ * certain that they were started, and that one's verdict, reason and sqlstate say what went wrong.
  * *ret_failed == n: no single one is to blame (err says what happened), run each by itself.
  * Statements without result are the caller's to pass over (db_sync, db_sync_end).
  *
@@ -91,10 +93,11 @@ void host_set_trace_result(struct host *h, host_trace_result_fn *trace, void *ar
 enum rc host_handle(struct host *h, struct host_item *items, size_t n, size_t *ret_failed,
 	struct err *err) MUST_CHECK;
 
-/* After host_handle returned RC_OK, and after db_sync has sent what it queued (with the gate and COMMIT
- * behind it, perhaps): takes the results of all statements in front of the caller's, the first
- * host_queued.  The first error gives its item a verdict and RC_RETRY or RC_UNAVAILABLE as above; the
- * rest is the caller's to pass over (db_sync_end).  RC_OK also when nothing was queued. */
+/* After host_handle returned RC_OK, and after db_sync has sent what it queued (with the gate and
+ * COMMIT behind it, perhaps): takes the results of all statements in front of the caller's, the
+ * first host_queued.  The first error gives its item a verdict and RC_RETRY or RC_UNAVAILABLE as
+ * above; the rest is the caller's to pass over (db_sync_end).  RC_OK also when nothing was
+ * queued. */
 enum rc host_settle(struct host *h, struct host_item *items, size_t n, size_t *ret_failed,
 	struct err *err) MUST_CHECK;
 

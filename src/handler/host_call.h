@@ -14,8 +14,8 @@ enum entry { ENTRY_NONE, ENTRY_CHECK, ENTRY_OPEN, ENTRY_HANDLE, ENTRY_BATCH, ENT
 /* What a handler knows as its call: one message, or (item NULL) the batch or no message at all. */
 struct inboxd_call {
 	struct host *host;
-	struct host_item *item; /* borrowed */
-	size_t index;           /* among the items; their number where item is NULL */
+	struct host_item *item;   /* borrowed */
+	size_t index;             /* among the items; their number where item is NULL */
 	struct inboxd_value body; /* in the arena, once asked for */
 
 	enum host_verdict mark; /* not HOST_DONE: the message fails, whatever the entry returns */
@@ -74,7 +74,8 @@ struct host {
 	/* Of the transaction. */
 	struct failure failure;
 	struct savepoints savepoints; /* of the message that runs */
-	struct buf owners; /* size_t for each statement queued, from those that the caller queued on */
+	struct buf
+		owners; /* size_t for each statement queued, from those that the caller queued on */
 	size_t owners_taken;
 
 	struct known_source *sources;
@@ -90,28 +91,30 @@ struct host {
 };
 
 /* Notes why; does nothing where the handler has said it already. */
-void call_note(struct inboxd_call *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void call_note(struct inboxd_call *call, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* The message fails, whatever happens; the reason is noted by the caller. */
 void call_mark(struct inboxd_call *call, enum host_verdict verdict);
 
 struct inboxd_value call_copy(struct inboxd_call *call, struct bytes b);
 
-/* ---- the database --------------------------------------------------------------------------- */
+/* ---- the database -------------------------------------------------------------------- */
 
 /* Forgets what the last transaction left, and counts the caller's own statements. */
 void host_db_begin(struct host *h);
 
-/* Ends what the entry left open: a COPY, the loan of the connection.  What it did wrong is noted. */
+/* Ends what the entry left open: a COPY, the loan of the connection.  What it did wrong is
+ * noted. */
 void host_db_end_entry(struct host *h, struct inboxd_call *call);
 
-/* Takes the results of what was queued, which has been sent; false, with the failure noted, at the first
- * error: the server skips the rest, and nothing counts as queued any more. */
+/* Takes the results of what was queued, which has been sent; false, with the failure noted, at the
+ * first error: the server skips the rest, and nothing counts as queued any more. */
 bool host_take_queued(struct host *h);
 
 void host_db_forget_rows(struct host *h);
 
-/* ---- what is lent; contracts in inboxd/handler.h ---------------------------------------------- */
+/* ---- what is lent; contracts in inboxd/handler.h ------------------------------------- */
 
 extern const struct inboxd_host host_table;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Lends the database: statements, COPY, the raw connection.  Whose statement failed is noted here; what
- * follows from it is decided in host.c. */
+/* Lends the database: statements, COPY, the raw connection.  Whose statement failed is noted here;
+ * what follows from it is decided in host.c. */
 #include "handler/host_call.h"
 
 #include <inttypes.h>
@@ -17,7 +17,7 @@ static int32_t result_of(enum rc rc)
 	return rc == RC_REJECT ? INBOXD_REJECT : INBOXD_RETRY;
 }
 
-/* ---- failures --------------------------------------------------------------------------------- */
+/* ---- failures ------------------------------------------------------------------------ */
 
 static void note_unavailable(struct host *h, const struct err *err)
 {
@@ -33,7 +33,8 @@ static void note_failure(struct host *h, size_t index, const struct err *err, bo
 		note_unavailable(h, err);
 	if (h->failure.is_set)
 		return;
-	h->failure = (struct failure){.is_set = true, .is_final = is_final, .index = index, .rc = err->rc};
+	h->failure = (struct failure){
+		.is_set = true, .is_final = is_final, .index = index, .rc = err->rc};
 	(void)snprintf(h->failure.sqlstate, sizeof h->failure.sqlstate, "%s", err->sqlstate);
 	(void)snprintf(h->failure.text, sizeof h->failure.text, "%s", err->text);
 }
@@ -45,9 +46,10 @@ static int32_t fail(struct inboxd_call *call, const struct err *err)
 	return result_of(err->rc);
 }
 
-/* A statement that is not even sent has failed like any other: a handler that did not notice must not
- * commit without it. */
-__attribute__((format(printf, 2, 3))) static int32_t refuse(struct inboxd_call *call, const char *fmt, ...)
+/* A statement that is not even sent has failed like any other: a handler that did not notice must
+ * not commit without it. */
+__attribute__((format(printf, 2, 3))) static int32_t refuse(
+	struct inboxd_call *call, const char *fmt, ...)
 {
 	struct err err;
 	char text[sizeof err.text];
@@ -59,7 +61,7 @@ __attribute__((format(printf, 2, 3))) static int32_t refuse(struct inboxd_call *
 	return fail(call, &err);
 }
 
-/* ---- what is queued ---------------------------------------------------------------------------- */
+/* ---- what is queued ------------------------------------------------------------------ */
 
 static void note_owner(struct host *h, size_t index)
 {
@@ -89,7 +91,8 @@ static void trace_result(struct host *h, const struct db_result *result, const s
 }
 
 /* The oldest result; ret may be NULL. */
-static enum rc take_result(struct host *h, bool is_handlers, struct db_result **ret, struct err *err)
+static enum rc take_result(
+	struct host *h, bool is_handlers, struct db_result **ret, struct err *err)
 {
 	struct db_result *result = NULL;
 	bool is_wanted = ret != NULL || (is_handlers && h->trace_result != NULL);
@@ -122,8 +125,8 @@ bool host_take_queued(struct host *h)
 static int32_t fail_by_queued(struct inboxd_call *call)
 {
 	const struct failure *f = &call->host->failure;
-	call_note(call, "%s%s", f->index == call->index ? "" : "a message before this one failed: ",
-		f->text);
+	call_note(call, "%s%s",
+		f->index == call->index ? "" : "a message before this one failed: ", f->text);
 	return result_of(f->rc);
 }
 
@@ -153,7 +156,7 @@ void host_db_begin(struct host *h)
 		note_owner(h, h->n_calls);
 }
 
-/* ---- the loan of the connection ------------------------------------------------------------------ */
+/* ---- the loan of the connection ------------------------------------------------------ */
 
 static bool end_loan(struct inboxd_call *call)
 {
@@ -184,12 +187,14 @@ struct pg_conn *lend_conn(struct inboxd_call *call)
 {
 	struct host *h = call->host;
 	if (h->entry != ENTRY_HANDLE || !host_uses_conn(h)) {
-		call_note(call, "the raw connection is lent in handle, to handlers with the flag "
-				"INBOXD_USES_CONN");
+		call_note(call,
+			"the raw connection is lent in handle, to handlers with the flag "
+			"INBOXD_USES_CONN");
 		return NULL;
 	}
 	if (h->copying != NULL) {
-		call_note(call, "the raw connection cannot be lent between copy_begin and copy_end");
+		call_note(
+			call, "the raw connection cannot be lent between copy_begin and copy_end");
 		return NULL;
 	}
 	if (h->raw == NULL && !h->has_left_transaction && settle_now(call) == INBOXD_DONE) {
@@ -200,7 +205,7 @@ struct pg_conn *lend_conn(struct inboxd_call *call)
 	return h->raw;
 }
 
-/* ---- statements ---------------------------------------------------------------------------------- */
+/* ---- statements ---------------------------------------------------------------------- */
 
 /* Whether the handler may use the session now; takes the connection back. */
 static bool may_execute(struct inboxd_call *call, const char *what)
@@ -233,9 +238,10 @@ static bool may_run(struct inboxd_call *call, const char *sql, const struct stat
 	return true;
 }
 
-/* Text parameters end at a NUL, so one inside would cut the value off; and what has no NUL behind it
- * gets one. */
-static const struct db_value *bind(struct inboxd_call *call, uint32_t n, const struct inboxd_value *args)
+/* Text parameters end at a NUL, so one inside would cut the value off; and what has no NUL behind
+ * it gets one. */
+static const struct db_value *bind(
+	struct inboxd_call *call, uint32_t n, const struct inboxd_value *args)
 {
 	struct host *h = call->host;
 	if (n > MOST_PARAMETERS) {
@@ -251,7 +257,8 @@ static const struct db_value *bind(struct inboxd_call *call, uint32_t n, const s
 		struct bytes b = bytes_of(args[i].data, args[i].size);
 		if (b.size != 0 && b.data != NULL && memchr(b.data, '\0', b.size) != NULL) {
 			(void)refuse(call,
-				"parameter $%" PRIu32 " has a NUL inside, which text cannot hold (bytes for a "
+				"parameter $%" PRIu32
+				" has a NUL inside, which text cannot hold (bytes for a "
 				"bytea go through the function bytea)",
 				i + 1);
 			return NULL;
@@ -296,7 +303,8 @@ static void forgive(struct inboxd_call *call)
 		call->reason[0] = '\0';
 }
 
-static void keep_rows(struct inboxd_call *call, struct db_result *take_result, struct inboxd_rows **ret)
+static void keep_rows(
+	struct inboxd_call *call, struct db_result *take_result, struct inboxd_rows **ret)
 {
 	struct host *h = call->host;
 	struct inboxd_rows *rows = arena_alloc(&h->arena, sizeof *rows);
@@ -349,7 +357,7 @@ int32_t lend_queue(
 	return INBOXD_DONE;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------ */
+/* ---- rows ---------------------------------------------------------------------------- */
 
 void host_db_forget_rows(struct host *h)
 {
@@ -397,7 +405,7 @@ struct inboxd_value lend_bytea(struct inboxd_call *call, struct inboxd_value byt
 	return (struct inboxd_value){.data = text, .size = size};
 }
 
-/* ---- COPY ------------------------------------------------------------------------------------------ */
+/* ---- COPY ---------------------------------------------------------------------------- */
 
 int32_t lend_copy_begin(struct inboxd_call *call, const char *sql)
 {
@@ -448,7 +456,7 @@ int32_t lend_copy_end(struct inboxd_call *call)
 	return INBOXD_DONE;
 }
 
-/* ---- the end of an entry ------------------------------------------------------------------------------ */
+/* ---- the end of an entry ------------------------------------------------------------- */
 
 void host_db_end_entry(struct host *h, struct inboxd_call *call)
 {
@@ -461,7 +469,7 @@ void host_db_end_entry(struct host *h, struct inboxd_call *call)
 	(void)end_loan(call);
 }
 
-/* ---- open --------------------------------------------------------------------------------------------- */
+/* ---- open ---------------------------------------------------------------------------- */
 
 const char *lend_statement_error(struct inboxd_call *call, const char *sql)
 {
@@ -478,7 +486,8 @@ const char *lend_statement_error(struct inboxd_call *call, const char *sql)
 		break;
 	}
 	if (db_verb_of(sql) == DB_VERB_CONTROL)
-		return "the transaction belongs to inboxd: BEGIN, COMMIT, ROLLBACK and their kin are refused";
+		return "the transaction belongs to inboxd: BEGIN, COMMIT, ROLLBACK and their kin "
+		       "are refused";
 	return NULL;
 }
 

@@ -14,7 +14,7 @@ static struct inboxd_value absent(void)
 	return (struct inboxd_value){.data = NULL, .size = 0};
 }
 
-/* ---- sources --------------------------------------------------------------------------------- */
+/* ---- sources ------------------------------------------------------------------------- */
 
 void host_forget_sources(struct host *h)
 {
@@ -66,7 +66,8 @@ struct inboxd_value lend_get(struct inboxd_call *call, const char *source)
 	struct host *h = call->host;
 	struct err err;
 	if (call->item == NULL)
-		return refuse(call, source, "there is no message here; in handle_batch use batch_item");
+		return refuse(
+			call, source, "there is no message here; in handle_batch use batch_item");
 	const struct known_source *s = find_source(h, source);
 	if (s->error != NULL)
 		return refuse(call, source, s->error);
@@ -94,7 +95,7 @@ struct inboxd_value lend_body(struct inboxd_call *call)
 	return call->body;
 }
 
-/* ---- headers and properties ------------------------------------------------------------------ */
+/* ---- headers and properties ---------------------------------------------------------- */
 
 static struct field find_header(const struct inboxd_call *call, const char *name)
 {
@@ -172,7 +173,7 @@ int32_t lend_property_int(struct inboxd_call *call, const char *name, uint64_t *
 	return 1;
 }
 
-/* ---- the delivery ---------------------------------------------------------------------------- */
+/* ---- the delivery -------------------------------------------------------------------- */
 
 uint32_t lend_attempt(struct inboxd_call *call)
 {

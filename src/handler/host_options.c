@@ -49,12 +49,13 @@ static const char *path_of(struct host *h, const char *path, struct bytes name)
 	return buf_str(&h->scratch);
 }
 
-static void report_unknown(struct inboxd_call *call, const char *path, struct bytes name, uint32_t n,
-	const char *const *names)
+static void report_unknown(struct inboxd_call *call, const char *path, struct bytes name,
+	uint32_t n, const char *const *names)
 {
 	struct buf text = {0};
 	const char *near = nearest_name(name, names, n);
-	buf_addf(&text, "this handler has no option \"%.*s\"", (int)name.size, (const char *)name.data);
+	buf_addf(&text, "this handler has no option \"%.*s\"", (int)name.size,
+		(const char *)name.data);
 	if (near != NULL)
 		buf_addf(&text, "; did you mean %s?", near);
 	else

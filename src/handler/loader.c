@@ -25,7 +25,7 @@ enum { FILE_MAX_BYTES = 256 << 20, SELF_BYTES = 64 };
 
 #define SUFFIX ".so"
 
-/* ---- finding ------------------------------------------------------------------------------- */
+/* ---- finding ------------------------------------------------------------------------- */
 
 static enum rc check_name(const char *name, struct err *err)
 {
@@ -35,7 +35,8 @@ static enum rc check_name(const char *name, struct err *err)
 			(size_t)NAME_MAX - strlen(SUFFIX));
 	if (strchr(name, '/') != NULL || name[0] == '.')
 		return err_set(err, RC_FATAL,
-			"handler \"%s\" is no bare name: write what stands between handlers.directory and "
+			"handler \"%s\" is no bare name: write what stands between "
+			"handlers.directory and "
 			"\"" SUFFIX "\"",
 			name);
 	if (n > strlen(SUFFIX) && strcmp(name + n - strlen(SUFFIX), SUFFIX) == 0)
@@ -60,7 +61,8 @@ static void list_handlers(const struct string_list *directories, struct string_l
 		const struct dirent *e;
 		while (d != NULL && (e = readdir(d)) != NULL) {
 			size_t n = strlen(e->d_name);
-			if (n <= strlen(SUFFIX) || strcmp(e->d_name + n - strlen(SUFFIX), SUFFIX) != 0)
+			if (n <= strlen(SUFFIX) ||
+				strcmp(e->d_name + n - strlen(SUFFIX), SUFFIX) != 0)
 				continue;
 			ret->items = xrealloc(ret->items, (ret->n + 1) * sizeof *ret->items);
 			ret->items[ret->n++] = xstrndup(e->d_name, n - strlen(SUFFIX));
@@ -89,16 +91,16 @@ static enum rc not_found(const struct string_list *directories, const char *name
 		buf_add_str(&found, "; there are ");
 	if (near == NULL)
 		add_names(&found, &names);
-	(void)err_set(err, RC_FATAL, "no handler \"%s\": there is no %s" SUFFIX " in %s%s", name, name,
-		buf_str(&searched), buf_str(&found));
+	(void)err_set(err, RC_FATAL, "no handler \"%s\": there is no %s" SUFFIX " in %s%s", name,
+		name, buf_str(&searched), buf_str(&found));
 	for (size_t i = 0; i < names.n; i++)
 		free(names.items[i]);
 	free(names.items);
 	return RC_FATAL;
 }
 
-enum rc handler_find(const struct string_list *directories, const char *name, struct handler_file *ret,
-	struct err *err)
+enum rc handler_find(const struct string_list *directories, const char *name,
+	struct handler_file *ret, struct err *err)
 {
 	struct handler_file found = {.path = ""};
 	if (check_name(name, err) != RC_OK)
@@ -106,21 +108,24 @@ enum rc handler_find(const struct string_list *directories, const char *name, st
 	for (size_t i = 0; i < directories->n; i++) {
 		struct handler_file this = {.path = ""};
 		struct stat st;
-		int n = snprintf(this.path, sizeof this.path, "%s/%s" SUFFIX, directories->items[i], name);
+		int n = snprintf(
+			this.path, sizeof this.path, "%s/%s" SUFFIX, directories->items[i], name);
 		if (n < 0 || (size_t)n >= sizeof this.path)
-			return err_set(err, RC_FATAL, "%s: the path is too long", directories->items[i]);
+			return err_set(
+				err, RC_FATAL, "%s: the path is too long", directories->items[i]);
 		if (stat(this.path, &st) != 0) {
 			if (errno == ENOENT || errno == ENOTDIR)
 				continue;
-			return err_set(err, RC_FATAL, "cannot look at %s: %s", this.path, strerror(errno));
+			return err_set(
+				err, RC_FATAL, "cannot look at %s: %s", this.path, strerror(errno));
 		}
 		note_file(&this, &st);
 		/* One file by two ways (a directory linked to another) is no question. */
 		if (found.path[0] != '\0' &&
 			(found.device != this.device || found.inode != this.inode))
 			return err_set(err, RC_FATAL,
-				"two handlers are called \"%s\": %s and %s; rename or remove one", name,
-				found.path, this.path);
+				"two handlers are called \"%s\": %s and %s; rename or remove one",
+				name, found.path, this.path);
 		if (found.path[0] == '\0')
 			found = this;
 	}
@@ -133,10 +138,10 @@ enum rc handler_find(const struct string_list *directories, const char *name, st
 bool handler_file_equal(const struct handler_file *a, const struct handler_file *b)
 {
 	return strcmp(a->path, b->path) == 0 && a->device == b->device && a->inode == b->inode &&
-	       a->size == b->size && a->mtime_ns == b->mtime_ns;
+		a->size == b->size && a->mtime_ns == b->mtime_ns;
 }
 
-/* ---- reading ------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------- */
 
 /* The file as it was at one moment: what changes while it is read is somebody's copy under way. */
 static enum rc read_file(struct handler_file *file, struct buf *ret, struct err *err)
@@ -153,9 +158,11 @@ static enum rc read_file(struct handler_file *file, struct buf *ret, struct err 
 		return err_ctx(err, "%s", file->path);
 	if (fstat(fd, &after) != 0 || after.st_size != before.st_size ||
 		after.st_mtim.tv_sec != before.st_mtim.tv_sec ||
-		after.st_mtim.tv_nsec != before.st_mtim.tv_nsec || (uint64_t)after.st_size != ret->size)
+		after.st_mtim.tv_nsec != before.st_mtim.tv_nsec ||
+		(uint64_t)after.st_size != ret->size)
 		return err_set(err, RC_FATAL,
-			"%s is being written at this moment: try again when that is done (or copy to another "
+			"%s is being written at this moment: try again when that is done (or copy "
+			"to another "
 			"name and rename it)",
 			file->path);
 	note_file(file, &after);
@@ -174,7 +181,7 @@ static enum rc check_object(const struct handler_file *file, struct bytes conten
 	return RC_OK;
 }
 
-/* ---- the private copy ------------------------------------------------------------------------ */
+/* ---- the private copy ---------------------------------------------------------------- */
 
 /* Where files may not be mapped executable (mount option noexec, a security module), dlopen's text
  * would blame the handler. */
@@ -195,20 +202,22 @@ static int copy_to_memfd(const char *name, struct bytes content)
 		created = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	AUTO(fd) int fd = created;
 	if (fd < 0 || !fd_write_all(fd, content.data, content.size) || !can_be_executed(fd) ||
-		fcntl(fd, F_ADD_SEALS,
-			F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+		fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
+			0)
 		return -1;
 	return TAKE_FD(fd);
 }
 
-static enum rc copy_to_directory(const char *directory, struct bytes content, int *ret_fd, struct err *err)
+static enum rc copy_to_directory(
+	const char *directory, struct bytes content, int *ret_fd, struct err *err)
 {
 	AUTO(free) char *path = xasprintf("%s/handler-XXXXXX", directory);
 	AUTO(fd) int fd = mkostemp(path, O_CLOEXEC);
 	if (fd < 0)
 		return err_set(err, RC_FATAL, "cannot make a private copy in %s: %s", directory,
 			strerror(errno));
-	/* It lives by its descriptor alone, so that nothing is left behind however this process ends. */
+	/* It lives by its descriptor alone, so that nothing is left behind however this process
+	 * ends. */
 	(void)unlink(path);
 	if (!fd_write_all(fd, content.data, content.size))
 		return err_set(err, RC_FATAL, "cannot write a private copy in %s: %s", directory,
@@ -217,7 +226,8 @@ static enum rc copy_to_directory(const char *directory, struct bytes content, in
 	AUTO(free) char *self = xasprintf("/proc/self/fd/%d", fd);
 	AUTO(fd) int readable = open(self, O_RDONLY | O_CLOEXEC);
 	if (readable < 0)
-		return err_set(err, RC_FATAL, "cannot open the copy in %s: %s", directory, strerror(errno));
+		return err_set(err, RC_FATAL, "cannot open the copy in %s: %s", directory,
+			strerror(errno));
 	if (!can_be_executed(readable))
 		return err_set(err, RC_FATAL,
 			"code may not be run from memory files nor from %s (mounted noexec?): set "
@@ -227,10 +237,10 @@ static enum rc copy_to_directory(const char *directory, struct bytes content, in
 	return RC_OK;
 }
 
-/* ---- loading ----------------------------------------------------------------------------------- */
+/* ---- loading ------------------------------------------------------------------------- */
 
-/* The loader takes a path that it has loaded before for the same object.  A number that is free again
- * may belong to one that could not be unloaded (C++ objects often cannot): take the next. */
+/* The loader takes a path that it has loaded before for the same object.  A number that is free
+ * again may belong to one that could not be unloaded (C++ objects often cannot): take the next. */
 static int unused_name(int take_fd, char path[32])
 {
 	int fd = take_fd;
@@ -258,15 +268,16 @@ static enum rc dl_failed(const struct handler_file *file, const char *copy, stru
 		text += strlen(copy) + strspn(text + strlen(copy), ": ");
 	const char *hint = "";
 	if (strstr(text, "undefined symbol") != NULL)
-		hint = "; link the handler with the library that has it, and with -Wl,-z,defs to see this "
+		hint = "; link the handler with the library that has it, and with -Wl,-z,defs to "
+		       "see this "
 		       "when it is built";
 	else if (strstr(text, "cannot open shared object file") != NULL)
 		hint = "; install that library";
 	return err_set(err, RC_FATAL, "%s cannot be loaded: %s%s", file->path, text, hint);
 }
 
-static enum rc open_copy(const struct handler_file *file, const char *name, const char *runtime_directory,
-	struct bytes content, void **ret_dl, struct err *err)
+static enum rc open_copy(const struct handler_file *file, const char *name,
+	const char *runtime_directory, struct bytes content, void **ret_dl, struct err *err)
 {
 	AUTO(free) char *file_name = xasprintf("%s" SUFFIX, name);
 	char path[32];
@@ -295,8 +306,8 @@ static const void *find_symbol(void *dl, size_t *ret_size)
 }
 
 /* Copies what the handler has of the fields that we know. */
-static enum rc copy_entries(const void *symbol, size_t symbol_size, struct inboxd_handler *ret,
-	struct err *err)
+static enum rc copy_entries(
+	const void *symbol, size_t symbol_size, struct inboxd_handler *ret, struct err *err)
 {
 	const size_t head = offsetof(struct inboxd_handler, version);
 	const size_t least = offsetof(struct inboxd_handler, handle) + sizeof ret->handle;
@@ -305,20 +316,25 @@ static enum rc copy_entries(const void *symbol, size_t symbol_size, struct inbox
 	memcpy(&h, symbol, symbol_size < head ? symbol_size : head);
 	if (symbol_size >= sizeof h.abi_major && h.abi_major != INBOXD_ABI_MAJOR)
 		return err_set(err, RC_FATAL,
-			"it is built for ABI %u of inboxd/handler.h, this inboxd has ABI %u: build it again "
+			"it is built for ABI %u of inboxd/handler.h, this inboxd has ABI %u: build "
+			"it again "
 			"with the header of this inboxd",
 			h.abi_major, INBOXD_ABI_MAJOR);
 	if (h.size > symbol_size || h.size < least)
 		return err_set(err, RC_FATAL,
-			"its inboxd_handler says that it has %zu bytes, has %zu, and needs at least %zu: "
-			"define it with INBOXD_HANDLER, or set size to sizeof(struct inboxd_handler)",
+			"its inboxd_handler says that it has %zu bytes, has %zu, and needs at "
+			"least %zu: "
+			"define it with INBOXD_HANDLER, or set size to sizeof(struct "
+			"inboxd_handler)",
 			h.size, symbol_size, least);
 	memcpy(&h, symbol, h.size < sizeof h ? h.size : sizeof h);
 	if (h.handle == NULL)
-		return err_set(err, RC_FATAL, "its inboxd_handler has no `handle`, which is required");
+		return err_set(
+			err, RC_FATAL, "its inboxd_handler has no `handle`, which is required");
 	if ((h.flags & ~INBOXD_USES_CONN) != 0)
 		return err_set(err, RC_FATAL,
-			"its flags 0x%llx ask for something that this inboxd (ABI %u.%u) does not know: it "
+			"its flags 0x%llx ask for something that this inboxd (ABI %u.%u) does not "
+			"know: it "
 			"needs a later one",
 			(unsigned long long)h.flags, INBOXD_ABI_MAJOR, INBOXD_ABI_MINOR);
 	*ret = h;
@@ -331,7 +347,8 @@ static enum rc find_entries(void *dl, struct inboxd_handler *ret, struct err *er
 	const void *symbol = find_symbol(dl, &size);
 	if (symbol == NULL)
 		return err_set(err, RC_FATAL,
-			"it exports no constant inboxd_handler: define it with INBOXD_HANDLER(.handle = …)");
+			"it exports no constant inboxd_handler: define it with "
+			"INBOXD_HANDLER(.handle = …)");
 	return copy_entries(symbol, size, ret, err);
 }
 
@@ -344,7 +361,8 @@ enum rc handler_load(const struct string_list *directories, const char *name,
 	if (handler_find(directories, name, &h.file, err) != RC_OK ||
 		read_file(&h.file, &content, err) != RC_OK ||
 		check_object(&h.file, buf_bytes(&content), err) != RC_OK ||
-		open_copy(&h.file, name, runtime_directory, buf_bytes(&content), &h.dl, err) != RC_OK)
+		open_copy(&h.file, name, runtime_directory, buf_bytes(&content), &h.dl, err) !=
+			RC_OK)
 		return err->rc;
 	if (find_entries(h.dl, &h.entries, err) != RC_OK) {
 		(void)dlclose(h.dl);

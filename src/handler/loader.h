@@ -7,7 +7,8 @@
 #include "config/config.h"
 #include "handler/inboxd/handler.h"
 
-/* Which file a handler was loaded from: two are the same file, unchanged, iff all fields are equal. */
+/* Which file a handler was loaded from: two are the same file, unchanged, iff all fields are
+ * equal. */
 struct handler_file {
 	char path[4096];
 	uint64_t device, inode, size;
@@ -20,19 +21,19 @@ struct handler {
 	void *dl;
 };
 
-/* Looks NAME.so up in the directories: RC_FATAL when it is in none of them, or in two; the text names
- * what is there.  Opens no handler. */
+/* Looks NAME.so up in the directories: RC_FATAL when it is in none of them, or in two; the text
+ * names what is there.  Opens no handler. */
 enum rc handler_find(const struct string_list *directories, const char *name,
 	struct handler_file *ret, struct err *err) MUST_CHECK;
 
 /* Whether two finds gave the same file, unchanged. */
 bool handler_file_equal(const struct handler_file *a, const struct handler_file *b);
 
-/* Finds, checks (owner root or our user; file and directories above not writable by others; ELF for
- * this machine; whole, not truncated), copies into a sealed memfd (a file in runtime_directory where
- * a memfd cannot be loaded from), loads the copy RTLD_NOW|RTLD_LOCAL, checks symbol, ABI number and
- * sizes.  RC_FATAL; every refusal says which file and what to do.  What happens to the file later
- * does not reach the loaded handler. */
+/* Finds, checks (owner root or our user; file and directories above not writable by others; ELF
+ * for this machine; whole, not truncated), copies into a sealed memfd (a file in runtime_directory
+ * where a memfd cannot be loaded from), loads the copy RTLD_NOW|RTLD_LOCAL, checks symbol, ABI
+ * number and sizes.  RC_FATAL; every refusal says which file and what to do.  What happens to the
+ * file later does not reach the loaded handler. */
 enum rc handler_load(const struct string_list *directories, const char *name,
 	const char *runtime_directory, struct handler *ret, struct err *err) MUST_CHECK;
 /* Nothing of the handler may be in use any more.  NULL and {0} are fine. */

@@ -33,11 +33,14 @@ static const char *machine_name(uint16_t machine)
 	return "an unknown machine";
 }
 
-/* Whether n entries of the given size, at offset, lie within the file; *ret_end is where they end. */
-static bool lies_within(uint64_t file_size, uint64_t offset, uint64_t n, uint64_t size, uint64_t *ret_end)
+/* Whether n entries of the given size, at offset, lie within the file; *ret_end is where they
+ * end. */
+static bool lies_within(
+	uint64_t file_size, uint64_t offset, uint64_t n, uint64_t size, uint64_t *ret_end)
 {
 	uint64_t length, end;
-	if (__builtin_mul_overflow(n, size, &length) || __builtin_add_overflow(offset, length, &end)) {
+	if (__builtin_mul_overflow(n, size, &length) ||
+		__builtin_add_overflow(offset, length, &end)) {
 		*ret_end = UINT64_MAX;
 		return false;
 	}
@@ -53,7 +56,8 @@ static enum rc check_kind(struct bytes file, struct bytes self, struct err *err)
 		return err_set(err, RC_FATAL, "it is empty");
 	if (file.size < SELFMAG || memcmp(file.data, ELFMAG, SELFMAG) != 0)
 		return err_set(err, RC_FATAL,
-			"it is not a shared object (no ELF file): compile the handler with cc -shared -fPIC");
+			"it is not a shared object (no ELF file): compile the handler with cc "
+			"-shared -fPIC");
 	if (file.size < sizeof e || self.size < sizeof ours)
 		return err_set(err, RC_FATAL,
 			"it is cut off within its first %zu bytes: copy it again", sizeof e);
@@ -62,21 +66,24 @@ static enum rc check_kind(struct bytes file, struct bytes self, struct err *err)
 	if (e.e_machine != ours.e_machine || e.e_ident[EI_CLASS] != ours.e_ident[EI_CLASS] ||
 		e.e_ident[EI_DATA] != ours.e_ident[EI_DATA])
 		return err_set(err, RC_FATAL,
-			"it is built for %s (%s bit, %s-endian, ELF machine %u), this is %s: compile it "
+			"it is built for %s (%s bit, %s-endian, ELF machine %u), this is %s: "
+			"compile it "
 			"for this machine",
 			machine_name(e.e_machine), e.e_ident[EI_CLASS] == ELFCLASS64 ? "64" : "32",
 			e.e_ident[EI_DATA] == ELFDATA2LSB ? "little" : "big", e.e_machine,
 			machine_name(ours.e_machine));
 	if (e.e_type != ET_DYN)
-		return err_set(err, RC_FATAL, "it is %s, not a shared object: link it with cc -shared",
-			e.e_type == ET_REL	  ? "an object file"
-			: e.e_type == ET_EXEC ? "a program"
-			: e.e_type == ET_CORE ? "a core dump"
-					      : "an ELF file of unknown type");
+		return err_set(err, RC_FATAL,
+			"it is %s, not a shared object: link it with cc -shared",
+			e.e_type == ET_REL            ? "an object file"
+				: e.e_type == ET_EXEC ? "a program"
+				: e.e_type == ET_CORE ? "a core dump"
+						      : "an ELF file of unknown type");
 	return RC_OK;
 }
 
-/* How many bytes the headers say there are, as far as they can be read; true if all of them are here. */
+/* How many bytes the headers say there are, as far as they can be read; true if all of them are
+ * here. */
 static bool is_whole(struct bytes file, const ehdr *e, uint64_t *ret_end)
 {
 	bool whole = lies_within(file.size, e->e_phoff, e->e_phnum, e->e_phentsize, ret_end);
@@ -115,12 +122,15 @@ enum rc object_check(struct bytes file, struct bytes self, struct err *err)
 	memcpy(&e, file.data, sizeof e);
 	if (e.e_phnum == 0 || e.e_phentsize != sizeof(phdr) ||
 		(e.e_shnum != 0 && e.e_shentsize != sizeof(shdr)))
-		return err_set(err, RC_FATAL, "its ELF headers are damaged: build or copy it again");
+		return err_set(
+			err, RC_FATAL, "its ELF headers are damaged: build or copy it again");
 	if (!is_whole(file, &e, &end))
 		return err_set(err, RC_FATAL,
-			"it is cut off: %zu bytes are here, at least %" PRIu64 " belong to it; copy it again",
+			"it is cut off: %zu bytes are here, at least %" PRIu64
+			" belong to it; copy it again",
 			file.size, end);
 	if (!has_dynamic_section(file, &e))
-		return err_set(err, RC_FATAL, "it cannot be loaded at run time: link it with cc -shared");
+		return err_set(
+			err, RC_FATAL, "it cannot be loaded at run time: link it with cc -shared");
 	return RC_OK;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the first words of a handler's statement say: COPY, and whose savepoint it is about.  Pure. */
+/* What the first words of a handler's statement say: COPY, and whose savepoint it is about.
+ * Pure. */
 #ifndef INBOXD_HANDLER_STATEMENT_H
 #define INBOXD_HANDLER_STATEMENT_H
 
@@ -11,7 +12,7 @@ enum statement_kind {
 	STATEMENT_OTHER,
 	STATEMENT_EMPTY,
 	STATEMENT_COPY,
-	STATEMENT_SAVEPOINT,   /* name is set; below likewise */
+	STATEMENT_SAVEPOINT, /* name is set; below likewise */
 	STATEMENT_RELEASE,
 	STATEMENT_ROLLBACK_TO,
 };

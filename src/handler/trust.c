@@ -26,7 +26,8 @@ static enum rc judge(const char *path, const struct stat *st, struct err *err)
 	if (objection == NULL)
 		return RC_OK;
 	return err_set(err, RC_FATAL,
-		"%s %s (owner %u:%u, mode %04o), so others could put their code into inboxd: chown or "
+		"%s %s (owner %u:%u, mode %04o), so others could put their code into inboxd: chown "
+		"or "
 		"chmod it",
 		path, objection, (unsigned)st->st_uid, (unsigned)st->st_gid,
 		(unsigned)(st->st_mode & 07777));
@@ -41,7 +42,8 @@ static enum rc check_above(const char *path, struct err *err)
 		char kept = p[p == prefix];
 		p[p == prefix] = '\0';
 		if (stat(prefix, &st) != 0)
-			return err_set(err, RC_FATAL, "cannot look at %s: %s", prefix, strerror(errno));
+			return err_set(
+				err, RC_FATAL, "cannot look at %s: %s", prefix, strerror(errno));
 		if (judge(prefix, &st, err) != RC_OK)
 			return err->rc;
 		p[p == prefix] = kept;

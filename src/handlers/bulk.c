@@ -3,10 +3,10 @@
  *
  *     {"sensor": "north-3", "at": "2024-05-01T12:00:00Z", "value": 21.5}
  *
- * written with COPY, PostgreSQL's fastest way in (bulk.sql beside this file makes the table).  inboxd
- * hands over whatever is waiting, up to `batch.max` messages, and commits all of them together; when
- * anything goes wrong all is rolled back and each message is run again by itself, so that a bad one
- * cannot take its neighbours with it.
+ * written with COPY, PostgreSQL's fastest way in (bulk.sql beside this file makes the table).
+ * inboxd hands over whatever is waiting, up to `batch.max` messages, and commits all of them
+ * together; when anything goes wrong all is rolled back and each message is run again by itself,
+ * so that a bad one cannot take its neighbours with it.
  */
 #include <inboxd/handler.h>
 
@@ -48,12 +48,13 @@ struct measurement {
 };
 
 /* 0 if the message is no measurement; then it is marked as failed. */
-static int read_measurement(const struct inboxd_host *host, struct inboxd_call *call, struct measurement *ret)
+static int read_measurement(
+	const struct inboxd_host *host, struct inboxd_call *call, struct measurement *ret)
 {
 	ret->sensor = host->get(call, "json:/sensor");
 	ret->at = host->get(call, "json:/at");
 	ret->value = host->get(call, "json:/value");
-	/* A body that is no JSON: get has noted it.  Saying reject(…, NULL) shows that we know. */
+	/* A body that is no JSON: get has noted it.  Saying reject without a reason shows that we know. */
 	if (host->is_failed(call))
 		(void)host->reject(call, NULL);
 	else if (ret->sensor.data == NULL || ret->at.data == NULL)
@@ -90,8 +91,8 @@ static int32_t copy_one(const struct inboxd_host *host, struct inboxd_call *call
 static int32_t handle_batch(const struct inboxd_host *host, struct inboxd_call *call)
 {
 	struct line line = {NULL, 0, 0};
-	int32_t result =
-		host->copy_begin(call, "COPY measurement (sensor, at, value) FROM STDIN (FORMAT csv)");
+	int32_t result = host->copy_begin(
+		call, "COPY measurement (sensor, at, value) FROM STDIN (FORMAT csv)");
 
 	for (uint32_t i = 0; result == INBOXD_DONE && i < host->batch_size(call); i++) {
 		struct measurement m;

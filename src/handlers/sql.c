@@ -13,9 +13,9 @@
  *           parameters: [json:/id]
  *         - "UPDATE stock SET left = left - 1 WHERE item = $1"     # `parameters` of the options
  *
- * A statement's own parameters must be as many as it takes.  Those of the options may be more where
- * several statements share them: each takes the first ones.  What is absent, and JSON null, is NULL.
- * on_no_rows says what it means that a statement touched no row; each may have its own.
+ * A statement's own parameters must be as many as it takes.  Those of the options may be more
+ * where several statements share them: each takes the first ones.  What is absent, and JSON null,
+ * is NULL. on_no_rows says what it means that a statement touched no row; each may have its own.
  */
 #include <inboxd/handler.h>
 
@@ -84,7 +84,7 @@ static void free_sql(struct sql *s)
 	free(s);
 }
 
-/* ---- options ----------------------------------------------------------------------------------- */
+/* ---- options ------------------------------------------------------------------------- */
 
 static void complain(struct scope *at, const char *path, const char *text)
 {
@@ -103,7 +103,8 @@ static int has_option(const struct scope *at, const char *name)
 {
 	char map[64];
 	struct inboxd_value v;
-	(void)snprintf(map, sizeof map, "%.*s", (int)(strlen(at->path) - (at->path[0] != '\0')), at->path);
+	(void)snprintf(
+		map, sizeof map, "%.*s", (int)(strlen(at->path) - (at->path[0] != '\0')), at->path);
 	for (uint32_t i = 0; (v = at->host->option_name(at->call, map, i)).data != NULL; i++)
 		if (inboxd_is(v, name))
 			return 1;
@@ -168,7 +169,8 @@ static void read_text(struct scope *at, const char *path, struct statement *st)
 {
 	struct inboxd_value v = at->host->option(at->call, path);
 	if (v.data == NULL) {
-		complain(at, path, "a statement is a text, such as \"INSERT INTO orders VALUES ($1)\"");
+		complain(at, path,
+			"a statement is a text, such as \"INSERT INTO orders VALUES ($1)\"");
 		return;
 	}
 	const char *wrong = at->host->statement_error(at->call, v.data);
@@ -179,7 +181,8 @@ static void read_text(struct scope *at, const char *path, struct statement *st)
 }
 
 /* The i-th of `statements`: a text, or a map with options of its own. */
-static void read_entry(struct scope *at, uint32_t i, struct statement *st, enum on_no_rows otherwise)
+static void read_entry(
+	struct scope *at, uint32_t i, struct statement *st, enum on_no_rows otherwise)
 {
 	static const char *const known[] = {"statement", "parameters", "on_no_rows"};
 	struct scope root = {.host = at->host, .call = at->call};
@@ -209,13 +212,15 @@ static void read_statements(struct scope *at, struct sql *s)
 	enum on_no_rows otherwise = read_on_no_rows(at, ON_NO_ROWS_DONE);
 	int has_one = has_option(at, "statement"), has_list = has_option(at, "statements");
 	if (has_one == has_list)
-		complain(at, "", has_one ? "statement and statements exclude each other"
-					 : "the sql handler needs a statement, or a list of statements");
+		complain(at, "",
+			has_one ? "statement and statements exclude each other"
+				: "the sql handler needs a statement, or a list of statements");
 	int is_list = at->host->option(at->call, "statements").data == NULL &&
-		      at->host->option_name(at->call, "statements", 0).data == NULL;
+		at->host->option_name(at->call, "statements", 0).data == NULL;
 	s->n = has_one ? 1 : at->host->option_count(at->call, "statements");
 	if (has_list && (s->n == 0 || !is_list)) {
-		complain(at, "statements", "statements is a list; for a single one write statement");
+		complain(
+			at, "statements", "statements is a list; for a single one write statement");
 		s->n = has_one;
 	}
 	s->statements = allocate(s->n, sizeof *s->statements);
@@ -250,7 +255,7 @@ static int32_t check(const struct inboxd_host *host, struct inboxd_call *call)
 	return s != NULL ? INBOXD_DONE : INBOXD_REJECT;
 }
 
-/* ---- on a connection ---------------------------------------------------------------------------- */
+/* ---- on a connection ----------------------------------------------------------------- */
 
 /* Sources and parameters must agree; a statement that takes none needs no `parameters: []`. */
 static int32_t match_parameters(const struct inboxd_host *host, struct inboxd_call *call,
@@ -263,16 +268,19 @@ static int32_t match_parameters(const struct inboxd_host *host, struct inboxd_ca
 	}
 	if (!st->has_own_sources && st->n == 1 && taken > 1)
 		(void)snprintf(text, sizeof text,
-			"the statement takes %u parameters: name their sources, as in parameters: [json:/id, "
+			"the statement takes %u parameters: name their sources, as in parameters: "
+			"[json:/id, "
 			"json:/total]",
 			(unsigned)taken);
 	else
-		(void)snprintf(text, sizeof text, "the statement takes %u parameters, %u sources are given",
-			(unsigned)taken, (unsigned)st->n);
+		(void)snprintf(text, sizeof text,
+			"the statement takes %u parameters, %u sources are given", (unsigned)taken,
+			(unsigned)st->n);
 	return host->bad_option(call, st->path, text);
 }
 
-static int32_t prepare(const struct inboxd_host *host, struct inboxd_call *call, struct statement *st)
+static int32_t prepare(
+	const struct inboxd_host *host, struct inboxd_call *call, struct statement *st)
 {
 	uint32_t types[MOST_PARAMETERS];
 	uint32_t taken = MOST_PARAMETERS;
@@ -311,10 +319,11 @@ static void close_session(const struct inboxd_host *host, struct inboxd_call *ca
 	free_sql(host->state(call));
 }
 
-/* ---- messages --------------------------------------------------------------------------------------- */
+/* ---- messages ------------------------------------------------------------------------ */
 
 /* The values of all statements' parameters, one behind the other. */
-static void take_values(const struct inboxd_host *host, struct inboxd_call *call, const struct sql *s)
+static void take_values(
+	const struct inboxd_host *host, struct inboxd_call *call, const struct sql *s)
 {
 	struct inboxd_value *arg = s->args;
 	for (uint32_t i = 0; i < s->n; i++) {
@@ -326,7 +335,8 @@ static void take_values(const struct inboxd_host *host, struct inboxd_call *call
 	}
 }
 
-static int32_t no_rows(const struct inboxd_host *host, struct inboxd_call *call, const struct statement *st)
+static int32_t no_rows(
+	const struct inboxd_host *host, struct inboxd_call *call, const struct statement *st)
 {
 	char reason[128];
 	(void)snprintf(reason, sizeof reason, "%s touched no row", st->path);
@@ -341,8 +351,8 @@ static int32_t no_rows(const struct inboxd_host *host, struct inboxd_call *call,
 	return INBOXD_DONE;
 }
 
-static int32_t run(const struct inboxd_host *host, struct inboxd_call *call, const struct statement *st,
-	const struct inboxd_value *args)
+static int32_t run(const struct inboxd_host *host, struct inboxd_call *call,
+	const struct statement *st, const struct inboxd_value *args)
 {
 	struct inboxd_rows *rows;
 	if (st->on_no_rows == ON_NO_ROWS_DONE)
@@ -358,7 +368,8 @@ static int32_t handle(const struct inboxd_host *host, struct inboxd_call *call)
 	const struct sql *s = host->state(call);
 	const struct inboxd_value *args = s->args;
 	take_values(host, call, s);
-	/* Garbage that get refused: nothing is written for it, so that a batch can go on without it. */
+	/* Garbage that get refused: nothing is written for it, so that a batch can go on without
+	 * it. */
 	if (host->is_failed(call))
 		return host->reject(call, NULL);
 	for (uint32_t i = 0; i < s->n; i++) {
@@ -377,7 +388,8 @@ static int32_t handle_batch(const struct inboxd_host *host, struct inboxd_call *
 		struct inboxd_call *item = host->batch_item(call, i);
 		int32_t result = handle(host, item);
 		/* Where everything is queued, only garbage ends one message: the others go on. */
-		if (result != INBOXD_DONE && !(s->can_queue && result == INBOXD_REJECT && host->is_failed(item)))
+		if (result != INBOXD_DONE &&
+			!(s->can_queue && result == INBOXD_REJECT && host->is_failed(item)))
 			return result;
 	}
 	return INBOXD_DONE;

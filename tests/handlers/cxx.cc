@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-namespace {
+namespace
+{
 
 std::string text(const inboxd_host *host, inboxd_call *call, const char *source)
 {
@@ -19,7 +20,8 @@ std::string text(const inboxd_host *host, inboxd_call *call, const char *source)
 int32_t handle(const inboxd_host *host, inboxd_call *call)
 {
 	try {
-		std::vector<std::string> words{text(host, call, "message_id"), text(host, call, "body")};
+		std::vector<std::string> words{
+			text(host, call, "message_id"), text(host, call, "body")};
 		std::vector<inboxd_value> args;
 		for (const auto &w : words)
 			args.push_back({w.data(), w.size()});

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* As if built with the header of an older minor ABI: its table ends behind `handle`, and what lies behind
- * it in memory is not zero. */
+/* As if built with the header of an older minor ABI: its table ends behind `handle`, and what lies
+ * behind it in memory is not zero. */
 #include <inboxd/handler.h>
 
 struct older_handler {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Misbehaves on purpose: does what the message's header `do` says, steps separated by commas.  Without
- * it: ok.
+/* Misbehaves on purpose: does what the message's header `do` says, steps separated by commas.
+ * Without it: ok.
  *
  *   ok               INSERT INTO effect (key, body), waits      queue  the same without waiting
  *   fail-temp[:N]    retry (in the first N runs only)           fail-perm  reject
- *   retry-in:MS      retry with a delay                         long-reason  reject with 300 kB of it
+ *   retry-in:MS      retry with a delay                         long-reason  reject, 300 kB
  *   sleep:S          sleeps S seconds (1.5 is fine)             hang  forever, deaf to SIGTERM
  *   wait:FILE        until FILE exists                          log   a line
  *   crash[:N]        SIGSEGV (in the first N runs only)         exit[:N]  exit(0), likewise
  *   sql-error        a statement that cannot be parsed          data-error  one whose data is wrong
- *   raise:SQLSTATE   the server raises that                     swallow  a failed statement, then goes on
+ *   raise:SQLSTATE   the server raises that                     swallow  a failed one, goes on
  *   savepoint        a failed statement, undone by going back to the savepoint "here"
  *   rollback-to-here without having set it                      result  stores one
  *   commit           ends the transaction                       nonsense  returns no result
@@ -163,7 +163,8 @@ static int32_t do_data_error(struct run *r)
 static int32_t do_raise(struct run *r)
 {
 	char sql[128];
-	(void)snprintf(sql, sizeof sql, "DO $$ BEGIN RAISE EXCEPTION 'as asked' USING ERRCODE = '%.5s'; END $$",
+	(void)snprintf(sql, sizeof sql,
+		"DO $$ BEGIN RAISE EXCEPTION 'as asked' USING ERRCODE = '%.5s'; END $$",
 		r->argument);
 	return execute(r, sql);
 }

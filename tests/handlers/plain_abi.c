@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A handler as another language would bind it: the layout written down by hand, no header of inboxd, no
- * macro, values that no NUL follows.  It inserts key and value of its message. */
+/* A handler as another language would bind it: the layout written down by hand, no header of
+ * inboxd, no macro, values that no NUL follows.  It inserts key and value of its message. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,7 +17,8 @@ struct host {
 	struct value (*get)(void *call, const char *source);
 	void *body, *header_kind, *header_int, *header_float, *header_name, *property_int, *attempt,
 		*redelivered, *idempotency_key, *batch_size, *batch_item;
-	int32_t (*exec)(void *call, const char *sql, uint32_t n, const struct value *args, void **rows);
+	int32_t (*exec)(
+		void *call, const char *sql, uint32_t n, const struct value *args, void **rows);
 };
 
 struct handler {

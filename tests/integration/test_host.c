@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Handlers in a real transaction: what is lent, whose failure it is, what is left behind.  Needs
- * PostgreSQL (INBOXD_TEST_CONNINFO, INBOXD_TEST_ADMIN_CONNINFO) and built handlers (INBOXD_TEST_BUILD). */
+ * PostgreSQL (INBOXD_TEST_CONNINFO, INBOXD_TEST_ADMIN_CONNINFO) and built handlers
+ * (INBOXD_TEST_BUILD). */
 #include "handler/host.h"
 
 #include "base/fd.h"
@@ -10,7 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* ---- a host, its session, its messages ------------------------------------------------------- */
+/* ---- a host, its session, its messages ----------------------------------------------- */
 
 enum { MOST_ITEMS = 8 };
 
@@ -108,7 +109,8 @@ static void begin(const char *directory, const char *name, const char *options)
 	begin_world();
 	write_config(name, options);
 	load(directory, name);
-	ck_assert_msg(db_conn_open(t.consumer->database, "test", &t.db, &t.err) == RC_OK, "%s", t.err.text);
+	ck_assert_msg(db_conn_open(t.consumer->database, "test", &t.db, &t.err) == RC_OK, "%s",
+		t.err.text);
 }
 
 static void open_host(void)
@@ -214,19 +216,19 @@ static const char *count(const char *table)
 #define says(text_, part_) ck_assert_msg(strstr((text_), (part_)) != NULL, "%s", (text_))
 
 /* One message that fails: its verdict and reason; rolled back. */
-#define fails(act_, verdict_, part_) \
-	do { \
-		clear_messages(); \
-		(void)do_message("m", (act_)); \
-		ck_assert_int_eq(handle(), RC_RETRY); \
-		ck_assert_uint_eq(t.failed, 0); \
+#define fails(act_, verdict_, part_)                              \
+	do {                                                      \
+		clear_messages();                                 \
+		(void)do_message("m", (act_));                    \
+		ck_assert_int_eq(handle(), RC_RETRY);             \
+		ck_assert_uint_eq(t.failed, 0);                   \
 		ck_assert_int_eq(t.items[0].verdict, (verdict_)); \
-		says(t.items[0].reason, (part_)); \
-		rollback(); \
-		ck_assert_str_eq(count("effect"), "0"); \
+		says(t.items[0].reason, (part_));                 \
+		rollback();                                       \
+		ck_assert_str_eq(count("effect"), "0");           \
 	} while (0)
 
-/* ---- verdicts -------------------------------------------------------------------------------- */
+/* ---- verdicts ------------------------------------------------------------------------ */
 
 START_TEST(work_commits_with_the_transaction)
 {
@@ -238,7 +240,8 @@ START_TEST(work_commits_with_the_transaction)
 	ck_assert_uint_eq(host_queued(t.host), 0);
 	ck_assert_str_eq(count("effect"), "0");
 	ck_assert_int_eq(settle_and_commit(), RC_OK);
-	ck_assert_str_eq(admin("SELECT encode(body, 'hex') FROM effect WHERE key = 'm-1'"), "615c6200ff");
+	ck_assert_str_eq(
+		admin("SELECT encode(body, 'hex') FROM effect WHERE key = 'm-1'"), "615c6200ff");
 	ck_assert(!host_take_dirty(t.host));
 	end();
 }
@@ -267,7 +270,8 @@ END_TEST
 START_TEST(a_long_and_dirty_reason_becomes_a_short_clean_one)
 {
 	begin_open("tests/handlers", "misbehave", "{}");
-	fails("long-reason", HOST_REJECT, "bad bytes \xef\xbf\xbd\xef\xbf\xbd and \xef\xbf\xbd xxx");
+	fails("long-reason", HOST_REJECT,
+		"bad bytes \xef\xbf\xbd\xef\xbf\xbd and \xef\xbf\xbd xxx");
 	ck_assert_uint_lt(strlen(t.items[0].reason), HOST_REASON_MAX);
 	ck_assert_uint_gt(strlen(t.items[0].reason), HOST_REASON_MAX - 10);
 	end();
@@ -371,7 +375,7 @@ START_TEST(a_result_is_handed_over)
 }
 END_TEST
 
-/* ---- several messages -------------------------------------------------------------------------- */
+/* ---- several messages ---------------------------------------------------------------- */
 
 START_TEST(the_message_that_fails_is_named_among_its_neighbours)
 {
@@ -459,11 +463,12 @@ START_TEST(a_message_cannot_undo_its_neighbours_work)
 }
 END_TEST
 
-/* ---- COPY, in a batch ------------------------------------------------------------------------------ */
+/* ---- COPY, in a batch ---------------------------------------------------------------- */
 
 static void make_measurements(void)
 {
-	(void)admin("SET ROLE inboxd; CREATE TABLE measurement (sensor text NOT NULL, at timestamptz NOT "
+	(void)admin("SET ROLE inboxd; CREATE TABLE measurement (sensor text NOT NULL, at "
+		    "timestamptz NOT "
 		    "NULL, value double precision); RESET ROLE");
 }
 
@@ -473,11 +478,14 @@ START_TEST(a_batch_goes_in_by_copy)
 	make_measurements();
 	ck_assert(host_has_batch(t.host));
 	(void)message("a", NULL,
-		bytes_str("{\"sensor\": \"a \\\"quoted\\\", name\", \"at\": \"2024-05-01T12:00:00Z\", \"value\": 1.5}"));
-	(void)message("b", NULL, bytes_str("{\"sensor\": \"s\\n2\", \"at\": \"2024-05-01T12:00:00Z\"}"));
+		bytes_str("{\"sensor\": \"a \\\"quoted\\\", name\", \"at\": "
+			  "\"2024-05-01T12:00:00Z\", \"value\": 1.5}"));
+	(void)message(
+		"b", NULL, bytes_str("{\"sensor\": \"s\\n2\", \"at\": \"2024-05-01T12:00:00Z\"}"));
 	ck_assert_msg(handle() == RC_OK, "%s", t.err.text);
 	ck_assert_int_eq(settle_and_commit(), RC_OK);
-	ck_assert_str_eq(admin("SELECT string_agg(sensor || '=' || coalesce(value::text, 'NULL'), ';' ORDER BY sensor) FROM measurement"),
+	ck_assert_str_eq(admin("SELECT string_agg(sensor || '=' || coalesce(value::text, 'NULL'), "
+			       "';' ORDER BY sensor) FROM measurement"),
 		"a \"quoted\", name=1.5;s\n2=NULL");
 	end();
 }
@@ -487,10 +495,12 @@ START_TEST(a_batch_commits_without_the_messages_that_its_handler_left_out)
 {
 	begin_open("handlers", "bulk", "{}");
 	make_measurements();
-	(void)message("a", NULL, bytes_str("{\"sensor\": \"a\", \"at\": \"2024-05-01T12:00:00Z\"}"));
+	(void)message(
+		"a", NULL, bytes_str("{\"sensor\": \"a\", \"at\": \"2024-05-01T12:00:00Z\"}"));
 	(void)message("b", NULL, bytes_str("this is no JSON"));
 	(void)message("c", NULL, bytes_str("{\"sensor\": \"c\"}"));
-	(void)message("d", NULL, bytes_str("{\"sensor\": \"d\", \"at\": \"2024-05-01T12:00:00Z\"}"));
+	(void)message(
+		"d", NULL, bytes_str("{\"sensor\": \"d\", \"at\": \"2024-05-01T12:00:00Z\"}"));
 	ck_assert_msg(handle() == RC_OK, "%s", t.err.text);
 	ck_assert_int_eq(t.items[0].verdict, HOST_DONE);
 	ck_assert_int_eq(t.items[1].verdict, HOST_REJECT);
@@ -508,7 +518,8 @@ START_TEST(an_error_in_a_copy_is_nobodys_alone)
 {
 	begin_open("handlers", "bulk", "{}");
 	make_measurements();
-	(void)message("a", NULL, bytes_str("{\"sensor\": \"a\", \"at\": \"2024-05-01T12:00:00Z\"}"));
+	(void)message(
+		"a", NULL, bytes_str("{\"sensor\": \"a\", \"at\": \"2024-05-01T12:00:00Z\"}"));
 	(void)message("b", NULL, bytes_str("{\"sensor\": \"b\", \"at\": \"yesterday-ish\"}"));
 	ck_assert_int_eq(handle(), RC_RETRY);
 	ck_assert_uint_eq(t.failed, 2);
@@ -526,20 +537,23 @@ START_TEST(an_error_in_a_copy_is_nobodys_alone)
 }
 END_TEST
 
-/* ---- the sql handler --------------------------------------------------------------------------------- */
+/* ---- the sql handler ----------------------------------------------------------------- */
 
 START_TEST(sql_takes_types_as_prepare_tells_them)
 {
 	begin("handlers", "sql",
 		"statement: INSERT INTO wide VALUES ($1, $2, $3, $4, $5)\n"
 		"parameters: ['json:/n', body, 'json:/missing', 'json:/null', 'json:/object']");
-	(void)admin("SET ROLE inboxd; CREATE TABLE wide (n numeric, body bytea, a text, b int, o jsonb); RESET ROLE");
+	(void)admin("SET ROLE inboxd; CREATE TABLE wide (n numeric, body bytea, a text, b int, o "
+		    "jsonb); RESET ROLE");
 	open_host();
 	(void)message("m", NULL,
-		bytes_str("{\"n\": 9007199254740993.10, \"null\": null, \"object\": {\"a\": \"\\\\x41\"}}"));
+		bytes_str("{\"n\": 9007199254740993.10, \"null\": null, \"object\": {\"a\": "
+			  "\"\\\\x41\"}}"));
 	ck_assert_msg(handle() == RC_OK, "%s", t.err.text);
 	ck_assert_msg(settle_and_commit() == RC_OK, "%s", t.err.text);
-	ck_assert_str_eq(admin("SELECT n || '|' || (a IS NULL) || '|' || (b IS NULL) || '|' || (o->>'a') FROM wide"),
+	ck_assert_str_eq(admin("SELECT n || '|' || (a IS NULL) || '|' || (b IS NULL) || '|' || "
+			       "(o->>'a') FROM wide"),
 		"9007199254740993.10|true|true|\\x41");
 	/* Bytes arrive as they are: a text bytea would have eaten the backslashes. */
 	ck_assert_str_eq(admin("SELECT convert_from(body, 'UTF8') FROM wide"),
@@ -551,12 +565,13 @@ END_TEST
 START_TEST(sql_reports_every_wrong_option_with_its_place)
 {
 	begin_world();
-	write_config("sql", "statment: SELECT 1\n"
-			    "statements:\n"
-			    "  - COMMIT\n"
-			    "  - {statement: SELECT 1, parametres: [body]}\n"
-			    "  - {statement: SELECT $1, parameters: ['jsn:/x'], on_no_rows: maybe}\n"
-			    "on_no_rows: retri");
+	write_config("sql",
+		"statment: SELECT 1\n"
+		"statements:\n"
+		"  - COMMIT\n"
+		"  - {statement: SELECT 1, parametres: [body]}\n"
+		"  - {statement: SELECT $1, parameters: ['jsn:/x'], on_no_rows: maybe}\n"
+		"on_no_rows: retri");
 	load("handlers", "sql");
 	ck_assert_int_eq(host_check(t.host, &t.errors), RC_FATAL);
 	const char *text = buf_str(&t.errors);
@@ -596,7 +611,8 @@ static void open_fails(const char *options, const char *part)
 START_TEST(sql_finds_wrong_statements_when_it_connects)
 {
 	open_fails("statement: INSERT INTO nowhere VALUES ($1)", "nowhere");
-	open_fails("statement: INSERT INTO plain VALUES ($1, $2)", "takes 2 parameters: name their sources");
+	open_fails("statement: INSERT INTO plain VALUES ($1, $2)",
+		"takes 2 parameters: name their sources");
 	open_fails("statement: INSERT INTO plain VALUES ($1, $2)\nparameters: [body]",
 		"takes 2 parameters, 1 sources are given");
 	open_fails("statement: INSERT INTO plain VALUES ($1)\nparameters: [body, message_id]",
@@ -660,7 +676,7 @@ START_TEST(a_nul_in_a_text_parameter_is_a_fault_of_the_data)
 }
 END_TEST
 
-/* ---- other languages, examples, trace -------------------------------------------------------------------- */
+/* ---- other languages, examples, trace ------------------------------------------------ */
 
 START_TEST(handlers_of_other_languages_work)
 {
@@ -679,7 +695,7 @@ START_TEST(handlers_of_other_languages_work)
 	/* An exception becomes a verdict. */
 	clear_messages();
 	(void)do_message("m-3", NULL);
-	t.sources[0].props.present &= (uint16_t)~(1u << PROP_MESSAGE_ID);
+	t.sources[0].props.present &= (uint16_t) ~(1u << PROP_MESSAGE_ID);
 	ck_assert_int_eq(handle(), RC_RETRY);
 	ck_assert_int_eq(t.items[0].verdict, HOST_REJECT);
 	says(t.items[0].reason, "message_id is missing");
@@ -771,12 +787,13 @@ UNIT_SUITE_TIMEOUT(60, "handler/host", work_commits_with_the_transaction,
 	what_may_stay_in_the_session_is_told, a_result_is_handed_over,
 	the_message_that_fails_is_named_among_its_neighbours,
 	an_error_of_a_queued_statement_is_laid_at_its_own_messages_door,
-	a_later_exec_finds_the_queued_error_and_blames_the_right_one, statements_of_the_caller_stand_in_front,
-	a_message_cannot_undo_its_neighbours_work, a_batch_goes_in_by_copy,
-	a_batch_commits_without_the_messages_that_its_handler_left_out, an_error_in_a_copy_is_nobodys_alone,
-	sql_takes_types_as_prepare_tells_them, sql_reports_every_wrong_option_with_its_place,
-	sql_needs_a_statement, sql_finds_wrong_statements_when_it_connects,
-	sql_statements_can_share_parameters, sql_decides_by_the_rows_that_a_statement_touched,
+	a_later_exec_finds_the_queued_error_and_blames_the_right_one,
+	statements_of_the_caller_stand_in_front, a_message_cannot_undo_its_neighbours_work,
+	a_batch_goes_in_by_copy, a_batch_commits_without_the_messages_that_its_handler_left_out,
+	an_error_in_a_copy_is_nobodys_alone, sql_takes_types_as_prepare_tells_them,
+	sql_reports_every_wrong_option_with_its_place, sql_needs_a_statement,
+	sql_finds_wrong_statements_when_it_connects, sql_statements_can_share_parameters,
+	sql_decides_by_the_rows_that_a_statement_touched,
 	a_nul_in_a_text_parameter_is_a_fault_of_the_data, handlers_of_other_languages_work,
 	the_ledger_writes_an_order_and_its_lines, the_ledger_takes_back_what_is_beyond_the_limit,
 	statements_can_be_watched, a_session_is_given_up_and_opened_again)

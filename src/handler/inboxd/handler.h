@@ -3,9 +3,9 @@
  * inboxd/handler.h - what a message handler for inboxd is, and what inboxd lends it.
  *
  * A handler is a shared object, NAME.so, in one of the directories of `handlers.directory`.  It
- * exports one constant, `inboxd_handler`, and links against nothing of inboxd: everything it may call
- * comes as a table of functions.  So it can be tested without servers (inboxd/testkit.h).  This is a
- * whole handler:
+ * exports one constant, `inboxd_handler`, and links against nothing of inboxd: everything it may
+ * call comes as a table of functions.  So it can be tested without servers (inboxd/testkit.h).
+ * This is a whole handler:
  *
  *     #include <inboxd/handler.h>
  *
@@ -23,8 +23,8 @@
  *   A handler lives in a worker process: one thread, one open PostgreSQL session, one message (or
  *   batch) at a time.  Several workers are several processes; they share nothing.
  *
- *     check          when a configuration is read (start, reload, `inboxd --check`): are the options
- *                    right?  No database.  Perhaps in another process than all that follows.
+ *     check          when a configuration is read (start, reload, `inboxd --check`): are the
+ *                    options right?  No database.  Perhaps in another process than what follows.
  *     open           after each connect to the database, outside any transaction
  *     handle         for each new message, inside the transaction that also holds its key
  *     handle_batch   instead of handle where more than one message is at hand, if there is one
@@ -32,48 +32,47 @@
  *                    the process dies first
  *
  * What may repeat
- *   handle may run several times for one message: each time but the last, its transaction was rolled
- *   back.  What it does through exec, queue, copy_... and conn happens once, because it commits
- *   together with the key.  What it does elsewhere - a mail, an HTTP call, a file - may repeat; give
- *   the other side idempotency_key, so that it can tell.
+ *   handle may run several times for one message: each time but the last, its transaction was
+ *   rolled back.  What it does through exec, queue, copy_... and conn happens once, because it
+ *   commits together with the key.  What it does elsewhere - a mail, an HTTP call, a file - may
+ *   repeat; give the other side idempotency_key, so that it can tell.
  *
  * What lives how long
- *   Every pointer that inboxd returns lives until the entry returns in which it was returned (values,
- *   rows, options, texts).  What the handler passes in is copied or used up before the called function
- *   returns.  `call` is good in that entry only, and on its thread only.
+ *   Every pointer that inboxd returns lives until the entry returns in which it was returned
+ *   (values, rows, options, texts).  What the handler passes in is copied or used up before the
+ *   called function returns.  `call` is good in that entry only, and on its thread only.
  *
  * What a result means
  *   DONE commits, RETRY and REJECT roll everything back that handle did; then the message is tried
- *   again later, or put aside for a person.  A crash, an exit, or a run beyond `handler_timeout` costs
- *   the worker process and rolls back as well.
- *   An entry may simply return what exec returned.  If a statement failed, or was refused, the
- *   transaction cannot commit any more: a handler that returns DONE all the same is taken as if it had
- *   returned the statement's own result.  (One that means to go on after an error sets a SAVEPOINT
- *   first and rolls back to it.)
+ *   again later, or put aside for a person.  A crash, an exit, or a run beyond `handler_timeout`
+ *   costs the worker process and rolls back as well.  An entry may simply return what exec
+ *   returned.  If a statement failed, or was refused, the transaction cannot commit any more: a
+ *   handler that returns DONE all the same is taken as if it had returned the statement's own
+ *   result.  (One that means to go on after an error sets a SAVEPOINT first and rolls back to it.)
  *
  * The transaction
- *   belongs to inboxd.  exec and queue refuse BEGIN, COMMIT, ROLLBACK and their kin; SAVEPOINT, RELEASE
- *   and ROLLBACK TO are allowed, for savepoints of the same message.  A transaction that was ended all
- *   the same is never committed by inboxd, and its message is put aside at once.  Isolation is READ
- *   COMMITTED.  What a handler leaves in the session (SET, temporary tables, advisory locks) does not
- *   reach the next message.
+ *   belongs to inboxd.  exec and queue refuse BEGIN, COMMIT, ROLLBACK and their kin; SAVEPOINT,
+ *   RELEASE and ROLLBACK TO are allowed, for savepoints of the same message.  A transaction that
+ *   was ended all the same is never committed by inboxd, and its message is put aside at once.
+ *   Isolation is READ COMMITTED.  What a handler leaves in the session (SET, temporary tables,
+ *   advisory locks) does not reach the next message.
  *
  * Text and bytes
- *   A value is bytes; those that inboxd returns are followed by a NUL that is not counted, those passed
- *   in need none.  Parameters of statements travel as text: valid UTF-8 without NUL, in the form that
- *   the type's input takes; bytes for a `bytea` go through the function bytea.  Reasons and log
- *   lines are UTF-8; what is not is replaced.
+ *   A value is bytes; those that inboxd returns are followed by a NUL that is not counted, those
+ *   passed in need none.  Parameters of statements travel as text: valid UTF-8 without NUL, in the
+ *   form that the type's input takes; bytes for a `bytea` go through the function bytea.  Reasons
+ *   and log lines are UTF-8; what is not is replaced.
  *
  * Other languages
- *   Plain C ABI: no variadic functions, no bit fields, integers of fixed width for results and kinds,
- *   structs passed by value are two machine words.  In C++ catch every exception before it leaves an
- *   entry; INBOXD_HANDLER needs C++20 (or fill the struct in the order of its fields).
+ *   Plain C ABI: no variadic functions, no bit fields, integers of fixed width for results and
+ *   kinds, structs passed by value are two machine words.  In C++ catch every exception before it
+ *   leaves an entry; INBOXD_HANDLER needs C++20 (or fill the struct in the order of its fields).
  *
  * Growth
- *   Both tables begin with ABI major, minor, and their own size.  The major number must match, or the
- *   handler is not loaded.  A minor number only appends, so handlers built against an older header go
- *   on working; one that is to work with an older inboxd asks INBOXD_HAS(host, field) before it calls
- *   what a later minor number brought.
+ *   Both tables begin with ABI major, minor, and their own size.  The major number must match, or
+ *   the handler is not loaded.  A minor number only appends, so handlers built against an older
+ *   header go on working; one that is to work with an older inboxd asks INBOXD_HAS(host, field)
+ *   before it calls what a later minor number brought.
  *
  * ABI
  *   1.0  first version
@@ -136,25 +135,26 @@ enum {
 /*
  * What inboxd lends.  `call` is the one the entry was given, or one of its batch_item.
  *
- * In check and close only log, the options and the state can be used, in open also exec (to read) and
- * prepare; the rest answers there as if absent, or with INBOXD_REJECT.
+ * In check and close only log, the options and the state can be used, in open also exec (to read)
+ * and prepare; the rest answers there as if absent, or with INBOXD_REJECT.
  */
 struct inboxd_host {
 	uint32_t abi_major; /* of the running inboxd */
 	uint32_t abi_minor;
 	size_t size;
 
-	/* ---- the message -------------------------------------------------------------------------- */
+	/* ---- the message ------------------------------------------------------------- */
 
 	/* One scalar by its source, named as in the configuration:
 	 *     message_id  header:NAME  json:/pointer  property:NAME  routing_key  body  cloudevents
-	 * Text and bytes come as they are, numbers as the literal that was sent (in JSON too), booleans
-	 * as true or false, JSON objects and arrays as their JSON text, cloudevents as source, a NUL, id.
-	 * What is missing, and JSON null, is data == NULL.
+	 * Text and bytes come as they are, numbers as the literal that was sent (in JSON too),
+	 * booleans as true or false, JSON objects and arrays as their JSON text, cloudevents as
+	 * source, a NUL, id.  What is missing, and JSON null, is data == NULL.
 	 *
-	 * What cannot be answered - json: of a body that is not JSON, a header that is a table, a text that
-	 * is no source - is data == NULL too, and makes the message fail as by reject, whatever the entry
-	 * returns: garbage never becomes NULL in a table by mistake.  is_failed tells. */
+	 * What cannot be answered - json: of a body that is not JSON, a header that is a table, a
+	 * text that is no source - is data == NULL too, and makes the message fail as by reject,
+	 * whatever the entry returns: garbage never becomes NULL in a table by mistake.  is_failed
+	 * tells. */
 	struct inboxd_value (*get)(struct inboxd_call *call, const char *source);
 
 	/* The whole body, byte for byte; empty if it is empty, never NULL. */
@@ -163,11 +163,12 @@ struct inboxd_host {
 	/* Kind of a header (INBOXD_KIND_...). */
 	int32_t (*header_kind)(struct inboxd_call *call, const char *name);
 
-	/* Header as an integer: returns 1 and sets *ret if it is an integer that fits, a bool (0 or 1) or a
-	 * timestamp; else 0. */
+	/* Header as an integer: returns 1 and sets *ret if it is an integer that fits, a bool (0
+	 * or 1) or a timestamp; else 0. */
 	int32_t (*header_int)(struct inboxd_call *call, const char *name, int64_t *ret);
 
-	/* Header as a double: returns 1 and sets *ret if it is an integer, a float or a decimal; else 0. */
+	/* Header as a double: returns 1 and sets *ret if it is an integer, a float or a decimal;
+	 * else 0. */
 	int32_t (*header_float)(struct inboxd_call *call, const char *name, double *ret);
 
 	/* Name of the i-th header, from 0; data == NULL behind the last. */
@@ -177,43 +178,47 @@ struct inboxd_host {
 	 * publisher's clock).  Returns 1 and sets *ret, or 0 if the message has none. */
 	int32_t (*property_int)(struct inboxd_call *call, const char *name, uint64_t *ret);
 
-	/* How often this message was started before: 0 the first time.  A hint: copies that are sent again
-	 * start from 0. */
+	/* How often this message was started before: 0 the first time.  A hint: copies that are
+	 * sent again start from 0. */
 	uint32_t (*attempt)(struct inboxd_call *call);
 
 	/* 1 if the broker says that it gave the message out before.  A hint, too. */
 	int32_t (*redelivered)(struct inboxd_call *call);
 
-	/* A key to hand on to other systems (an HTTP header Idempotency-Key, say): printable ASCII, at most
-	 * 64 characters, the same in every run for this message, another for each consumer, message and
-	 * step.  step may be NULL.  data == NULL if the message has no key. */
+	/* A key to hand on to other systems (an HTTP header Idempotency-Key, say): printable
+	 * ASCII, at most 64 characters, the same in every run for this message, another for each
+	 * consumer, message and step.  step may be NULL.  data == NULL if the message has no
+	 * key. */
 	struct inboxd_value (*idempotency_key)(struct inboxd_call *call, const char *step);
 
-	/* In handle_batch: the number of messages, and the i-th one's own call (NULL behind the last): what
-	 * stands above and the verdicts below take that one, and exec and queue should, so that a failure is
-	 * laid at the right message's door.  In handle: 1, and the call itself. */
+	/* In handle_batch: the number of messages, and the i-th one's own call (NULL behind the
+	 * last): what stands above and the verdicts below take that one, and exec and queue
+	 * should, so that a failure is laid at the right message's door.  In handle: 1, and the
+	 * call itself. */
 	uint32_t (*batch_size)(struct inboxd_call *call);
 	struct inboxd_call *(*batch_item)(struct inboxd_call *call, uint32_t i);
 
-	/* ---- the database, inside the transaction ------------------------------------------------- */
+	/* ---- the database, inside the transaction ------------------------------------ */
 
-	/* Runs one statement with parameters $1...$n, whose types the server infers, and waits for it.
-	 * Returns INBOXD_DONE and, if rows is not NULL, what it returned.  Otherwise the reason is noted
-	 * and it returns INBOXD_REJECT where the data is at fault (SQLSTATE classes 22 and 23 but foreign
-	 * keys; a NUL in a parameter) and INBOXD_RETRY for all else: an entry may return just that.
-	 * The server parses each text once per session: keep texts constant and put values in
-	 * parameters, which is also what makes them safe.  At most 1024 parameters. */
+	/* Runs one statement with parameters $1...$n, whose types the server infers, and waits for
+	 * it.  Returns INBOXD_DONE and, if rows is not NULL, what it returned.  Otherwise the
+	 * reason is noted and it returns INBOXD_REJECT where the data is at fault (SQLSTATE
+	 * classes 22 and 23 but foreign keys; a NUL in a parameter) and INBOXD_RETRY for all else:
+	 * an entry may return just that.  The server parses each text once per session: keep texts
+	 * constant and put values in parameters, which is also what makes them safe.  At most 1024
+	 * parameters. */
 	int32_t (*exec)(struct inboxd_call *call, const char *sql, uint32_t n,
 		const struct inboxd_value *args, struct inboxd_rows **rows);
 
-	/* The same without waiting and without a result: the statement travels together with those that
-	 * follow and with the COMMIT, which saves it a round trip.  Its error shows later and fails this
-	 * message all the same. */
+	/* The same without waiting and without a result: the statement travels together with those
+	 * that follow and with the COMMIT, which saves it a round trip.  Its error shows later and
+	 * fails this message all the same. */
 	int32_t (*queue)(struct inboxd_call *call, const char *sql, uint32_t n,
 		const struct inboxd_value *args);
 
-	/* Rows that came back, their columns, rows touched (3 for "INSERT 0 3" and for "SELECT 3", 0 where
-	 * the server counts none), and the value at row and column, from 0: text, NULL as data == NULL. */
+	/* Rows that came back, their columns, rows touched (3 for "INSERT 0 3" and for "SELECT 3",
+	 * 0 where the server counts none), and the value at row and column, from 0: text, NULL as
+	 * data == NULL. */
 	uint32_t (*rows_count)(const struct inboxd_rows *rows);
 	uint32_t (*rows_columns)(const struct inboxd_rows *rows);
 	uint64_t (*rows_affected)(const struct inboxd_rows *rows);
@@ -223,41 +228,44 @@ struct inboxd_host {
 	/* Bytes as a parameter of type bytea: their hexadecimal form (absent stays absent). */
 	struct inboxd_value (*bytea)(struct inboxd_call *call, struct inboxd_value bytes);
 
-	/* COPY ... FROM STDIN: copy_begin starts the statement, copy_data sends a piece in the format that
-	 * the statement names (pieces need not end where lines do), copy_end ends it.  They return as exec
-	 * does.  Nothing else runs in between; an entry that returns before copy_end has failed. */
+	/* COPY ... FROM STDIN: copy_begin starts the statement, copy_data sends a piece in the
+	 * format that the statement names (pieces need not end where lines do), copy_end ends it.
+	 * They return as exec does.  Nothing else runs in between; an entry that returns before
+	 * copy_end has failed. */
 	int32_t (*copy_begin)(struct inboxd_call *call, const char *sql);
 	int32_t (*copy_data)(struct inboxd_call *call, const char *data, size_t size);
 	int32_t (*copy_end)(struct inboxd_call *call);
 
-	/* The raw libpq connection, blocking, inside the transaction.  Only for handlers with the flag
-	 * INBOXD_USES_CONN, whose messages then run one at a time; NULL for others.  Fetch every result, do
-	 * not close it or leave its pipeline mode on, and ask for it again after each exec. */
+	/* The raw libpq connection, blocking, inside the transaction.  Only for handlers with the
+	 * flag INBOXD_USES_CONN, whose messages then run one at a time; NULL for others.  Fetch
+	 * every result, do not close it or leave its pipeline mode on, and ask for it again after
+	 * each exec. */
 	struct pg_conn *(*conn)(struct inboxd_call *call);
 
-	/* ---- verdicts ------------------------------------------------------------------------------- */
+	/* ---- verdicts ---------------------------------------------------------------- */
 
-	/* `return host->retry(call, "why", 0);`  Notes reason and delay (milliseconds; 0: as configured)
-	 * and returns INBOXD_RETRY.  The message is not committed any more, whatever the entry returns.
-	 * In handle_batch, on an item: that message alone is tried again, the others commit; nothing may
-	 * have been written for it. */
+	/* `return host->retry(call, "why", 0);`  Notes reason and delay (milliseconds; 0: as
+	 * configured) and returns INBOXD_RETRY.  The message is not committed any more, whatever
+	 * the entry returns.  In handle_batch, on an item: that message alone is tried again, the
+	 * others commit; nothing may have been written for it. */
 	int32_t (*retry)(struct inboxd_call *call, const char *reason, uint64_t delay_ms);
 
-	/* `return host->reject(call, "why");`  The same with INBOXD_REJECT.  A reason of NULL keeps the
-	 * one that was noted before (by get or exec). */
+	/* `return host->reject(call, "why");`  The same with INBOXD_REJECT.  A reason of NULL keeps
+	 * the one that was noted before (by get or exec). */
 	int32_t (*reject)(struct inboxd_call *call, const char *reason);
 
 	/* 1 if the message has failed already, by get, retry, reject or a statement; else 0.  In
-	 * handle_batch, an item that get failed must be passed over with reject(item, NULL), or the whole
-	 * batch is rolled back and run again one by one. */
+	 * handle_batch, an item that get failed must be passed over with reject(item, NULL), or
+	 * the whole batch is rolled back and run again one by one. */
 	int32_t (*is_failed)(struct inboxd_call *call);
 
-	/* Stores a result with the key, in the same transaction; a second call replaces it.  content_type
-	 * may be NULL.  INBOXD_DONE, or INBOXD_REJECT if the content type is longer than 127 bytes. */
-	int32_t (*set_result)(struct inboxd_call *call, const char *data, size_t size,
-		const char *content_type);
+	/* Stores a result with the key, in the same transaction; a second call replaces it.
+	 * content_type may be NULL.  INBOXD_DONE, or INBOXD_REJECT if the content type is longer
+	 * than 127 bytes. */
+	int32_t (*set_result)(
+		struct inboxd_call *call, const char *data, size_t size, const char *content_type);
 
-	/* ---- everything else ------------------------------------------------------------------------ */
+	/* ---- everything else --------------------------------------------------------- */
 
 	/* One log line; consumer and key are added.  Keep what is secret or personal out of it. */
 	void (*log)(struct inboxd_call *call, int32_t level, const char *text);
@@ -266,30 +274,33 @@ struct inboxd_host {
 	 * "limits/daily".  data == NULL if there is none, or YAML's null. */
 	struct inboxd_value (*option)(struct inboxd_call *call, const char *path);
 
-	/* Entries of a list or map in the options ("" is the options themselves); 1 for a scalar, 0 if
-	 * there is nothing. */
+	/* Entries of a list or map in the options ("" is the options themselves); 1 for a scalar,
+	 * 0 if there is nothing. */
 	uint32_t (*option_count)(struct inboxd_call *call, const char *path);
 
-	/* Name of the i-th entry of a map; data == NULL behind the last one or if path is no map. */
+	/* Name of the i-th entry of a map; data == NULL behind the last one or if path is no
+	 * map. */
 	struct inboxd_value (*option_name)(struct inboxd_call *call, const char *path, uint32_t i);
 
-	/* In check and open: reports that an option is wrong, with its place in the file ("" for the
-	 * options as a whole), and returns INBOXD_REJECT.  Call it for each error, then return that. */
+	/* In check and open: reports that an option is wrong, with its place in the file ("" for
+	 * the options as a whole), and returns INBOXD_REJECT.  Call it for each error, then return
+	 * that. */
 	int32_t (*bad_option)(struct inboxd_call *call, const char *path, const char *text);
 
-	/* In check and open: reports every option in the map at path that is none of names, with the name
-	 * that was probably meant.  INBOXD_DONE or INBOXD_REJECT. */
-	int32_t (*only_options)(struct inboxd_call *call, const char *path, uint32_t n,
-		const char *const *names);
+	/* In check and open: reports every option in the map at path that is none of names, with
+	 * the name that was probably meant.  INBOXD_DONE or INBOXD_REJECT. */
+	int32_t (*only_options)(
+		struct inboxd_call *call, const char *path, uint32_t n, const char *const *names);
 
-	/* In open: has the server parse a statement.  *n is the room in types (PostgreSQL's type OIDs, 17 is
-	 * bytea; may be NULL if *n is 0) and becomes the number of parameters that it takes.  What is wrong
-	 * with it is reported as by bad_option, and found by `inboxd --check --connect`. */
+	/* In open: has the server parse a statement.  *n is the room in types (PostgreSQL's type
+	 * OIDs, 17 is bytea; may be NULL if *n is 0) and becomes the number of parameters that it
+	 * takes.  What is wrong with it is reported as by bad_option, and found by `inboxd --check
+	 * --connect`. */
 	int32_t (*prepare)(struct inboxd_call *call, const char *sql, const char *option_path,
 		uint32_t *types, uint32_t *n);
 
-	/* What is wrong with a text as a source (see get), or as a statement as far as that can be told
-	 * without a server (empty, COPY, BEGIN and its kin); NULL if nothing is. */
+	/* What is wrong with a text as a source (see get), or as a statement as far as that can be
+	 * told without a server (empty, COPY, BEGIN and its kin); NULL if nothing is. */
 	const char *(*source_error)(struct inboxd_call *call, const char *source);
 	const char *(*statement_error)(struct inboxd_call *call, const char *sql);
 
@@ -307,12 +318,13 @@ struct inboxd_host {
 
 /*
  * What a handler is.  Only `handle` is required.  check and open return INBOXD_DONE, or
- * INBOXD_REJECT if only an edit of the configuration can help, or INBOXD_RETRY (open: try again later).
+ * INBOXD_REJECT if only an edit of the configuration can help, or INBOXD_RETRY (open: try again
+ * later).
  */
 struct inboxd_handler {
-	uint32_t abi_major; /* INBOXD_ABI_MAJOR */
-	uint32_t abi_minor; /* INBOXD_ABI_MINOR */
-	size_t size;        /* sizeof(struct inboxd_handler) */
+	uint32_t abi_major;  /* INBOXD_ABI_MAJOR */
+	uint32_t abi_minor;  /* INBOXD_ABI_MINOR */
+	size_t size;         /* sizeof(struct inboxd_handler) */
 	const char *version; /* its own, for the log; may be NULL */
 	uint64_t flags;      /* INBOXD_USES_..., 0 for most */
 
@@ -320,8 +332,9 @@ struct inboxd_handler {
 	int32_t (*open)(const struct inboxd_host *host, struct inboxd_call *call);
 	int32_t (*handle)(const struct inboxd_host *host, struct inboxd_call *call);
 
-	/* All of a batch in one go.  INBOXD_DONE commits all but those marked by retry or reject.  Any other
-	 * result, and any failure, rolls all back, and each is run again by itself through handle. */
+	/* All of a batch in one go.  INBOXD_DONE commits all but those marked by retry or reject.
+	 * Any other result, and any failure, rolls all back, and each is run again by itself
+	 * through handle. */
 	int32_t (*handle_batch)(const struct inboxd_host *host, struct inboxd_call *call);
 
 	void (*close)(const struct inboxd_host *host, struct inboxd_call *call);
@@ -341,9 +354,9 @@ struct inboxd_handler {
 
 /* g++ takes fields that designated initialisers leave out for forgotten ones. */
 #if defined(__cplusplus) && defined(__GNUC__)
-#define INBOXD_QUIETLY \
+#define INBOXD_QUIETLY                 \
 	_Pragma("GCC diagnostic push") \
-	_Pragma("GCC diagnostic ignored \"-Wmissing-field-initializers\"")
+		_Pragma("GCC diagnostic ignored \"-Wmissing-field-initializers\"")
 #define INBOXD_ALOUD _Pragma("GCC diagnostic pop")
 #else
 #define INBOXD_QUIETLY
@@ -355,14 +368,15 @@ struct inboxd_handler {
 #define INBOXD_HANDLER_NAME inboxd_handler
 #endif
 
-/* Defines the exported constant; the arguments are designated initialisers, in the order of the fields. */
-#define INBOXD_HANDLER(...) \
-	INBOXD_QUIETLY \
-	INBOXD_EXTERN INBOXD_EXPORT const struct inboxd_handler INBOXD_HANDLER_NAME; \
+/* Defines the exported constant; the arguments are designated initialisers, in the order of the
+ * fields. */
+#define INBOXD_HANDLER(...)                                                               \
+	INBOXD_QUIETLY                                                                    \
+	INBOXD_EXTERN INBOXD_EXPORT const struct inboxd_handler INBOXD_HANDLER_NAME;      \
 	const struct inboxd_handler INBOXD_HANDLER_NAME = {.abi_major = INBOXD_ABI_MAJOR, \
-		.abi_minor = INBOXD_ABI_MINOR, \
-		.size = sizeof(struct inboxd_handler), \
-		__VA_ARGS__}; \
+		.abi_minor = INBOXD_ABI_MINOR,                                            \
+		.size = sizeof(struct inboxd_handler),                                    \
+		__VA_ARGS__};                                                             \
 	INBOXD_ALOUD
 
 /* A C string as a value; NULL stays absent. */

@@ -2,12 +2,12 @@
 /*
  * inboxd/testkit.h - tests a handler without a broker, a database or inboxd.
  *
- * One header, nothing to link: it has a table of functions (struct inboxd_host) that takes messages and
- * options from the test, writes down every statement, and answers what the test has told it to.  Use it
- * with Check or any other framework, or with plain asserts, in C or C++:
+ * One header, nothing to link: it has a table of functions (struct inboxd_host) that takes
+ * messages and options from the test, writes down every statement, and answers what the test has
+ * told it to.  Use it with Check or any other framework, or with plain asserts, in C or C++:
  *
  *     #include <inboxd/testkit.h>
- *     extern const struct inboxd_handler inboxd_handler;     // link the test with the handler's object
+ *     extern const struct inboxd_handler inboxd_handler;     // link with the handler's object
  *
  *     struct inboxd_test *t = inboxd_test_new(&inboxd_handler);
  *     inboxd_test_option(t, "limit", "100");
@@ -23,10 +23,11 @@
  *     assert(inboxd_is(t->statements[0].args[0], "17"));
  *     inboxd_test_free(t);
  *
- * What it does as inboxd does: the order of the entries, sources (message_id, header:, json:, property:,
- * routing_key, body), get's failures, statements that failed or were refused and savepoints, marks in
- * handle_batch, unknown results.  What it does not: SQL.  A statement succeeds, touches one row and
- * returns none unless the test says otherwise.  JSON is read, not checked.
+ * What it does as inboxd does: the order of the entries, sources (message_id, header:, json:,
+ * property:, routing_key, body), get's failures, statements that failed or were refused and
+ * savepoints, marks in handle_batch, unknown results.  What it does not: SQL.  A statement
+ * succeeds, touches one row and returns none unless the test says otherwise.  JSON is read, not
+ * checked.
  */
 #ifndef INBOXD_TESTKIT_H
 #define INBOXD_TESTKIT_H
@@ -44,7 +45,7 @@ extern "C" {
 /* What inboxd_test_handle says of a result that is none of INBOXD_...: the message is put aside. */
 #define INBOXD_BROKEN INT32_C(-1)
 
-/* ---- what a test sees ------------------------------------------------------------------------------ */
+/* ---- what a test sees ---------------------------------------------------------------- */
 
 /* A statement that the handler ran, in order; for COPY args[0] is all that was sent. */
 struct inboxd_test_statement {
@@ -107,8 +108,8 @@ struct inboxd_call {
 struct inboxd_test {
 	struct inboxd_test_statement *statements;
 	uint32_t n_statements;
-	char errors[4096]; /* what was reported by bad_option: "path: text\n" each */
-	char log[4096];    /* "level text\n" each */
+	char errors[4096];    /* what was reported by bad_option: "path: text\n" each */
+	char log[4096];       /* "level text\n" each */
 	struct pg_conn *conn; /* what conn answers; a test may set it */
 
 	/* The kit's own. */
@@ -132,7 +133,7 @@ struct inboxd_rows {
 	const struct inboxd_test_answer *answer;
 };
 
-/* ---- memory ------------------------------------------------------------------------------------------ */
+/* ---- memory -------------------------------------------------------------------------- */
 
 static inline void *inboxd_test_own(struct inboxd_test *t, void *p)
 {
@@ -185,9 +186,10 @@ static inline void inboxd_test_append(char *text, size_t size, const char *a, co
 	(void)snprintf(text + n, size - n, "%s: %s\n", a, b);
 }
 
-/* ---- setting up -------------------------------------------------------------------------------------- */
+/* ---- setting up ---------------------------------------------------------------------- */
 
-static inline struct inboxd_test_pair *inboxd_test_find(const struct inboxd_test_list *l, const char *name)
+static inline struct inboxd_test_pair *inboxd_test_find(
+	const struct inboxd_test_list *l, const char *name)
 {
 	for (uint32_t i = 0; i < l->n; i++)
 		if (strcmp(l->items[i].name, name) == 0)
@@ -195,12 +197,13 @@ static inline struct inboxd_test_pair *inboxd_test_find(const struct inboxd_test
 	return NULL;
 }
 
-static inline struct inboxd_test_pair *inboxd_test_put(
-	struct inboxd_test *t, struct inboxd_test_list *l, const char *name, struct inboxd_value value)
+static inline struct inboxd_test_pair *inboxd_test_put(struct inboxd_test *t,
+	struct inboxd_test_list *l, const char *name, struct inboxd_value value)
 {
 	struct inboxd_test_pair *p = inboxd_test_find(l, name);
 	if (p == NULL) {
-		l->items = (struct inboxd_test_pair *)inboxd_test_grow(t, l->items, l->n, sizeof *p);
+		l->items =
+			(struct inboxd_test_pair *)inboxd_test_grow(t, l->items, l->n, sizeof *p);
 		p = &l->items[l->n++];
 		p->name = inboxd_test_keep_text(t, name);
 	}
@@ -208,7 +211,8 @@ static inline struct inboxd_test_pair *inboxd_test_put(
 	return p;
 }
 
-/* A scalar of the options; lists and maps come about by their paths: "parameters/0", "limits/daily". */
+/* A scalar of the options; lists and maps come about by their paths: "parameters/0",
+ * "limits/daily". */
 static inline void inboxd_test_option(struct inboxd_test *t, const char *path, const char *value)
 {
 	(void)inboxd_test_put(t, &t->options, path, inboxd_text(value));
@@ -246,8 +250,8 @@ static inline void inboxd_test_property(struct inboxd_call *m, const char *name,
 
 static inline void inboxd_test_header(struct inboxd_call *m, const char *name, const char *value)
 {
-	struct inboxd_test_pair *p =
-		inboxd_test_put(m->test, &m->headers, name, inboxd_text(value != NULL ? value : ""));
+	struct inboxd_test_pair *p = inboxd_test_put(
+		m->test, &m->headers, name, inboxd_text(value != NULL ? value : ""));
 	p->kind = INBOXD_KIND_STRING;
 }
 
@@ -261,7 +265,8 @@ static inline void inboxd_test_header_int(struct inboxd_call *m, const char *nam
 	p->real = (double)value;
 }
 
-static inline struct inboxd_test_answer *inboxd_test_answer(struct inboxd_test *t, const char *prefix)
+static inline struct inboxd_test_answer *inboxd_test_answer(
+	struct inboxd_test *t, const char *prefix)
 {
 	struct inboxd_test_answer *a;
 	t->answers = (struct inboxd_test_answer *)inboxd_test_grow(
@@ -272,7 +277,8 @@ static inline struct inboxd_test_answer *inboxd_test_answer(struct inboxd_test *
 	return a;
 }
 
-/* Statements that begin so touch that many rows.  Of several answers that fit, the last one is given. */
+/* Statements that begin so touch that many rows.  Of several answers that fit, the last one is
+ * given. */
 static inline void inboxd_test_affected(struct inboxd_test *t, const char *prefix, uint64_t rows)
 {
 	inboxd_test_answer(t, prefix)->affected = rows;
@@ -300,7 +306,7 @@ static inline void inboxd_test_fail(
 	a->reason = inboxd_test_keep_text(t, reason);
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------------------- */
+/* ---- JSON ---------------------------------------------------------------------------- */
 
 static inline const char *inboxd_test_json_space(const char *p)
 {
@@ -373,8 +379,10 @@ static inline struct inboxd_value inboxd_test_json_string(
 		} else if (p[1] == 'u' && end - p >= 6) {
 			unsigned c = inboxd_test_json_hex(p + 2);
 			p += 6;
-			if (c >= 0xd800 && c < 0xdc00 && end - p >= 6 && p[0] == '\\' && p[1] == 'u') {
-				c = 0x10000 + ((c - 0xd800) << 10) + (inboxd_test_json_hex(p + 2) - 0xdc00);
+			if (c >= 0xd800 && c < 0xdc00 && end - p >= 6 && p[0] == '\\' &&
+				p[1] == 'u') {
+				c = 0x10000 + ((c - 0xd800) << 10) +
+					(inboxd_test_json_hex(p + 2) - 0xdc00);
 				p += 6;
 			}
 			out = inboxd_test_utf8(out, c);
@@ -393,8 +401,8 @@ static inline struct inboxd_value inboxd_test_json_string(
 }
 
 /* Whether the member's name at p (a quoted string) is the pointer's next token. */
-static inline int inboxd_test_json_is(struct inboxd_test *t, const char *p, const char *end,
-	const char *token, size_t n)
+static inline int inboxd_test_json_is(
+	struct inboxd_test *t, const char *p, const char *end, const char *token, size_t n)
 {
 	struct inboxd_value name = inboxd_test_json_string(t, p + 1, end - 1);
 	size_t k = 0;
@@ -409,7 +417,8 @@ static inline int inboxd_test_json_is(struct inboxd_test *t, const char *p, cons
 }
 
 /* The value at a pointer within the value at p; NULL if there is none. */
-static inline const char *inboxd_test_json_find(struct inboxd_test *t, const char *p, const char *pointer)
+static inline const char *inboxd_test_json_find(
+	struct inboxd_test *t, const char *p, const char *pointer)
 {
 	p = inboxd_test_json_space(p);
 	while (*pointer == '/') {
@@ -421,7 +430,8 @@ static inline const char *inboxd_test_json_find(struct inboxd_test *t, const cha
 			return NULL;
 		for (p = inboxd_test_json_space(p + 1); *p != '}' && *p != ']'; i++) {
 			const char *end = inboxd_test_json_skip(p);
-			int is_it = end != NULL && is_object && inboxd_test_json_is(t, p, end, pointer, n);
+			int is_it = end != NULL && is_object &&
+				inboxd_test_json_is(t, p, end, pointer, n);
 			if (end != NULL && is_object) {
 				p = inboxd_test_json_space(end);
 				p = inboxd_test_json_space(*p == ':' ? p + 1 : p);
@@ -458,7 +468,7 @@ static inline struct inboxd_value inboxd_test_json_get(
 	return inboxd_test_keep(t, v);
 }
 
-/* ---- verdicts ------------------------------------------------------------------------------------------- */
+/* ---- verdicts ------------------------------------------------------------------------ */
 
 static inline void inboxd_test_note(struct inboxd_call *m, const char *reason)
 {
@@ -466,7 +476,8 @@ static inline void inboxd_test_note(struct inboxd_call *m, const char *reason)
 		(void)snprintf(m->reason, sizeof m->reason, "%s", reason);
 }
 
-static inline int32_t inboxd_test_fail_statement(struct inboxd_call *m, int32_t result, const char *reason)
+static inline int32_t inboxd_test_fail_statement(
+	struct inboxd_call *m, int32_t result, const char *reason)
 {
 	inboxd_test_note(m, reason);
 	if (!m->has_failed_statement) {
@@ -490,7 +501,8 @@ static inline int32_t inboxd_test_mark(
 	return mark;
 }
 
-static inline int32_t inboxd_test_f_retry(struct inboxd_call *m, const char *reason, uint64_t delay_ms)
+static inline int32_t inboxd_test_f_retry(
+	struct inboxd_call *m, const char *reason, uint64_t delay_ms)
 {
 	return inboxd_test_mark(m, INBOXD_RETRY, reason, delay_ms);
 }
@@ -518,7 +530,7 @@ static inline int32_t inboxd_test_f_set_result(
 	return INBOXD_DONE;
 }
 
-/* ---- the message ------------------------------------------------------------------------------------------ */
+/* ---- the message --------------------------------------------------------------------- */
 
 static inline const char *inboxd_test_f_source_error(struct inboxd_call *m, const char *source)
 {
@@ -531,7 +543,8 @@ static inline const char *inboxd_test_f_source_error(struct inboxd_call *m, cons
 		(strncmp(source, "header:", 7) == 0 && source[7] != '\0') ||
 		(strncmp(source, "property:", 9) == 0 && source[9] != '\0'))
 		return NULL;
-	return "no source: message_id, header:NAME, json:/pointer, property:NAME, routing_key, body or "
+	return "no source: message_id, header:NAME, json:/pointer, property:NAME, routing_key, "
+	       "body or "
 	       "cloudevents";
 }
 
@@ -575,7 +588,8 @@ static inline struct inboxd_value inboxd_test_f_get(struct inboxd_call *m, const
 	const struct inboxd_test_pair *p;
 	const char *wrong = inboxd_test_f_source_error(m, source);
 	if (!m->is_message)
-		return inboxd_test_refuse(m, source, "there is no message here; in handle_batch use batch_item");
+		return inboxd_test_refuse(
+			m, source, "there is no message here; in handle_batch use batch_item");
 	if (wrong != NULL)
 		return inboxd_test_refuse(m, source, wrong);
 	if (strcmp(source, "body") == 0)
@@ -609,7 +623,8 @@ static inline int32_t inboxd_test_f_header_kind(struct inboxd_call *m, const cha
 	return p != NULL ? p->kind : INBOXD_KIND_ABSENT;
 }
 
-static inline int32_t inboxd_test_f_header_int(struct inboxd_call *m, const char *name, int64_t *ret)
+static inline int32_t inboxd_test_f_header_int(
+	struct inboxd_call *m, const char *name, int64_t *ret)
 {
 	const struct inboxd_test_pair *p = inboxd_test_find(&m->headers, name);
 	if (p == NULL || p->kind != INBOXD_KIND_INTEGER)
@@ -618,7 +633,8 @@ static inline int32_t inboxd_test_f_header_int(struct inboxd_call *m, const char
 	return 1;
 }
 
-static inline int32_t inboxd_test_f_header_float(struct inboxd_call *m, const char *name, double *ret)
+static inline int32_t inboxd_test_f_header_float(
+	struct inboxd_call *m, const char *name, double *ret)
 {
 	const struct inboxd_test_pair *p = inboxd_test_find(&m->headers, name);
 	if (p == NULL || p->kind != INBOXD_KIND_INTEGER)
@@ -632,7 +648,8 @@ static inline struct inboxd_value inboxd_test_f_header_name(struct inboxd_call *
 	return inboxd_text(i < m->headers.n ? m->headers.items[i].name : NULL);
 }
 
-static inline int32_t inboxd_test_f_property_int(struct inboxd_call *m, const char *name, uint64_t *ret)
+static inline int32_t inboxd_test_f_property_int(
+	struct inboxd_call *m, const char *name, uint64_t *ret)
 {
 	const struct inboxd_test_pair *p = inboxd_test_find(&m->properties, name);
 	if (p == NULL || p->value.size == 0 || strspn(p->value.data, "0123456789") != p->value.size)
@@ -652,7 +669,8 @@ static inline int32_t inboxd_test_f_redelivered(struct inboxd_call *m)
 }
 
 /* Readable here: "test-KEY-STEP". */
-static inline struct inboxd_value inboxd_test_f_idempotency_key(struct inboxd_call *m, const char *step)
+static inline struct inboxd_value inboxd_test_f_idempotency_key(
+	struct inboxd_call *m, const char *step)
 {
 	char text[65];
 	if (!m->is_message || m->key == NULL)
@@ -675,7 +693,7 @@ static inline struct inboxd_call *inboxd_test_f_batch_item(struct inboxd_call *m
 	return m->is_message ? m : m->test->messages[i];
 }
 
-/* ---- the database ------------------------------------------------------------------------------------------- */
+/* ---- the database -------------------------------------------------------------------- */
 
 static inline int inboxd_test_begins(const char *sql, const char *prefix)
 {
@@ -692,8 +710,8 @@ static inline int inboxd_test_begins(const char *sql, const char *prefix)
 
 static inline const char *inboxd_test_f_statement_error(struct inboxd_call *m, const char *sql)
 {
-	static const char *const refused[] = {"BEGIN", "START", "COMMIT", "END", "ABORT", "ROLLBACK",
-		"PREPARE TRANSACTION"};
+	static const char *const refused[] = {
+		"BEGIN", "START", "COMMIT", "END", "ABORT", "ROLLBACK", "PREPARE TRANSACTION"};
 	(void)m;
 	if (*inboxd_test_json_space(sql) == '\0')
 		return "there is no statement in it";
@@ -703,7 +721,8 @@ static inline const char *inboxd_test_f_statement_error(struct inboxd_call *m, c
 		return NULL;
 	for (int i = 0; i < 7; i++)
 		if (inboxd_test_begins(sql, refused[i]))
-			return "the transaction belongs to inboxd: BEGIN, COMMIT, ROLLBACK and their kin are refused";
+			return "the transaction belongs to inboxd: BEGIN, COMMIT, ROLLBACK and "
+			       "their kin are refused";
 	return NULL;
 }
 
@@ -716,8 +735,8 @@ static inline const struct inboxd_test_answer *inboxd_test_find_answer(
 	return NULL;
 }
 
-static inline struct inboxd_test_statement *inboxd_test_write_down(struct inboxd_call *m, const char *how,
-	const char *sql, uint32_t n, const struct inboxd_value *args)
+static inline struct inboxd_test_statement *inboxd_test_write_down(struct inboxd_call *m,
+	const char *how, const char *sql, uint32_t n, const struct inboxd_value *args)
 {
 	struct inboxd_test *t = m->test;
 	struct inboxd_test_statement *s;
@@ -736,8 +755,8 @@ static inline struct inboxd_test_statement *inboxd_test_write_down(struct inboxd
 }
 
 /* What stands in the way of a statement; NULL: nothing. */
-static inline const char *inboxd_test_objection(struct inboxd_call *m, const char *sql, uint32_t n,
-	const struct inboxd_value *args)
+static inline const char *inboxd_test_objection(
+	struct inboxd_call *m, const char *sql, uint32_t n, const struct inboxd_value *args)
 {
 	int entry = m->test->entry;
 	if (entry != 'h' && entry != 'b' && entry != 'o')
@@ -753,8 +772,8 @@ static inline const char *inboxd_test_objection(struct inboxd_call *m, const cha
 	return inboxd_test_f_statement_error(m, sql);
 }
 
-static inline int32_t inboxd_test_run(struct inboxd_call *m, const char *how, const char *sql, uint32_t n,
-	const struct inboxd_value *args, struct inboxd_rows **rows)
+static inline int32_t inboxd_test_run(struct inboxd_call *m, const char *how, const char *sql,
+	uint32_t n, const struct inboxd_value *args, struct inboxd_rows **rows)
 {
 	static const struct inboxd_test_answer usual = {"", INBOXD_DONE, NULL, 1, 0, 0, NULL};
 	const char *objection = inboxd_test_objection(m, sql, n, args);
@@ -766,7 +785,8 @@ static inline int32_t inboxd_test_run(struct inboxd_call *m, const char *how, co
 		m->has_failed_statement = 0;
 	else if (m->has_failed_statement)
 		return inboxd_test_fail_statement(m, INBOXD_RETRY,
-			"current transaction is aborted, commands ignored until end of transaction block");
+			"current transaction is aborted, commands ignored until end of transaction "
+			"block");
 	if (answer != NULL && answer->result != INBOXD_DONE)
 		return inboxd_test_fail_statement(m, answer->result, answer->reason);
 	if (rows != NULL) {
@@ -819,7 +839,8 @@ static inline struct inboxd_value inboxd_test_f_rows_value(
 	return a->cells[(size_t)row * a->columns + column];
 }
 
-static inline struct inboxd_value inboxd_test_f_bytea(struct inboxd_call *m, struct inboxd_value bytes)
+static inline struct inboxd_value inboxd_test_f_bytea(
+	struct inboxd_call *m, struct inboxd_value bytes)
 {
 	struct inboxd_value v;
 	char *text;
@@ -838,9 +859,10 @@ static inline struct inboxd_value inboxd_test_f_bytea(struct inboxd_call *m, str
 static inline int32_t inboxd_test_f_copy_begin(struct inboxd_call *m, const char *sql)
 {
 	int entry = m->test->entry;
-	if ((entry != 'h' && entry != 'b') || m->test->copying != NULL || !inboxd_test_begins(sql, "COPY "))
-		return inboxd_test_fail_statement(
-			m, INBOXD_REJECT, "copy_begin is for COPY ... FROM STDIN, in handle and handle_batch");
+	if ((entry != 'h' && entry != 'b') || m->test->copying != NULL ||
+		!inboxd_test_begins(sql, "COPY "))
+		return inboxd_test_fail_statement(m, INBOXD_REJECT,
+			"copy_begin is for COPY ... FROM STDIN, in handle and handle_batch");
 	(void)inboxd_test_write_down(m, "copy", sql, 0, NULL);
 	m->test->copying = m;
 	return INBOXD_DONE;
@@ -849,7 +871,8 @@ static inline int32_t inboxd_test_f_copy_begin(struct inboxd_call *m, const char
 static inline int32_t inboxd_test_f_copy_data(struct inboxd_call *m, const char *data, size_t size)
 {
 	struct inboxd_test *t = m->test;
-	struct inboxd_test_statement *s = t->n_statements != 0 ? &t->statements[t->n_statements - 1] : NULL;
+	struct inboxd_test_statement *s =
+		t->n_statements != 0 ? &t->statements[t->n_statements - 1] : NULL;
 	char *text;
 	if (t->copying == NULL || s == NULL)
 		return inboxd_test_fail_statement(m, INBOXD_REJECT, "copy_data without copy_begin");
@@ -881,7 +904,7 @@ static inline struct pg_conn *inboxd_test_f_conn(struct inboxd_call *m)
 	return (m->test->handler->flags & INBOXD_USES_CONN) != 0 ? m->test->conn : NULL;
 }
 
-/* ---- everything else ------------------------------------------------------------------------------------------ */
+/* ---- everything else ----------------------------------------------------------------- */
 
 static inline void inboxd_test_f_log(struct inboxd_call *m, int32_t level, const char *text)
 {
@@ -940,7 +963,8 @@ static inline struct inboxd_value inboxd_test_f_option_name(
 	return v.data != NULL && strspn(v.data, "0123456789") == v.size ? inboxd_null() : v;
 }
 
-static inline int32_t inboxd_test_f_bad_option(struct inboxd_call *m, const char *path, const char *text)
+static inline int32_t inboxd_test_f_bad_option(
+	struct inboxd_call *m, const char *path, const char *text)
 {
 	inboxd_test_append(m->test->errors, sizeof m->test->errors, path, text);
 	return INBOXD_REJECT;
@@ -956,16 +980,18 @@ static inline int32_t inboxd_test_f_only_options(
 		char full[256];
 		for (uint32_t k = 0; k < n; k++)
 			is_known = is_known || inboxd_is(name, names[k]);
-		(void)snprintf(full, sizeof full, "%s%s%s", path, *path != '\0' ? "/" : "", name.data);
+		(void)snprintf(
+			full, sizeof full, "%s%s%s", path, *path != '\0' ? "/" : "", name.data);
 		if (!is_known)
-			result = inboxd_test_f_bad_option(m, full, "this handler has no such option");
+			result = inboxd_test_f_bad_option(
+				m, full, "this handler has no such option");
 	}
 	return result;
 }
 
 /* As many parameters as the highest $n in the text, all of type text. */
-static inline int32_t inboxd_test_f_prepare(struct inboxd_call *m, const char *sql, const char *option_path,
-	uint32_t *types, uint32_t *n)
+static inline int32_t inboxd_test_f_prepare(struct inboxd_call *m, const char *sql,
+	const char *option_path, uint32_t *types, uint32_t *n)
 {
 	const struct inboxd_test_answer *answer = inboxd_test_find_answer(m->test, sql);
 	const char *wrong = inboxd_test_f_statement_error(m, sql);
@@ -996,7 +1022,7 @@ static inline void *inboxd_test_f_state(struct inboxd_call *m)
 	return m->test->state;
 }
 
-/* ---- running ---------------------------------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------------------- */
 
 static inline struct inboxd_test *inboxd_test_new(const struct inboxd_handler *handler)
 {
@@ -1077,7 +1103,8 @@ static inline int32_t inboxd_test_set_up(struct inboxd_test *t, int entry,
 	return result == INBOXD_DONE && t->errors[0] != '\0' ? INBOXD_REJECT : result;
 }
 
-/* Run check and open; INBOXD_DONE if there is none.  What was wrong stands in errors and whole.reason. */
+/* Run check and open; INBOXD_DONE if there is none.  What was wrong stands in errors and
+ * whole.reason. */
 static inline int32_t inboxd_test_check(struct inboxd_test *t)
 {
 	return inboxd_test_set_up(t, 'c', t->handler->check);
@@ -1118,8 +1145,8 @@ static inline int32_t inboxd_test_handle(struct inboxd_call *m)
 	return m->verdict;
 }
 
-/* Runs handle_batch for all messages.  INBOXD_DONE: it commits, and each message's verdict stands in it.
- * Anything else: all is rolled back and each would be run again by itself. */
+/* Runs handle_batch for all messages.  INBOXD_DONE: it commits, and each message's verdict stands
+ * in it.  Anything else: all is rolled back and each would be run again by itself. */
 static inline int32_t inboxd_test_handle_batch(struct inboxd_test *t)
 {
 	int32_t result;
@@ -1132,7 +1159,8 @@ static inline int32_t inboxd_test_handle_batch(struct inboxd_test *t)
 	for (uint32_t i = 0; i < t->n_messages; i++) {
 		struct inboxd_call *m = t->messages[i];
 		m->verdict = inboxd_test_judge(m, INBOXD_DONE);
-		/* Only what the handler knows to have failed, and wrote nothing for, can be left out. */
+		/* Only what the handler knows to have failed, and wrote nothing for, can be left
+		 * out. */
 		if (m->verdict != INBOXD_DONE && (!m->is_own_mark || m->statements != 0) &&
 			result == INBOXD_DONE)
 			result = m->verdict;

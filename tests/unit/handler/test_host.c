@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What is lent without a database: messages, options, check.  The rest is tests/integration/test_host.c. */
+/* What is lent without a database: messages, options, check.  The rest is
+ * tests/integration/test_host.c. */
 #include "handler/host_call.h"
 
 #include "base/fd.h"
@@ -31,7 +32,8 @@ static void begin_with(const char *options)
 
 static void begin(const char *body)
 {
-	struct props p = {.present = (1u << PROP_MESSAGE_ID) | (1u << PROP_HEADERS) | (1u << PROP_PRIORITY)};
+	struct props p = {
+		.present = (1u << PROP_MESSAGE_ID) | (1u << PROP_HEADERS) | (1u << PROP_PRIORITY)};
 	begin_with("{}");
 	p.text[PROP_MESSAGE_ID] = bytes_str("m-1");
 	p.text[PROP_HEADERS] = buf_bytes(&headers);
@@ -194,7 +196,7 @@ START_TEST(says_what_is_wrong_with_a_source_or_statement)
 }
 END_TEST
 
-/* ---- options and check ------------------------------------------------------------------------- */
+/* ---- options and check --------------------------------------------------------------- */
 
 START_TEST(gives_options_by_their_paths)
 {
@@ -254,7 +256,8 @@ static int32_t check_with_nonsense(const struct inboxd_host *h, struct inboxd_ca
 	const struct inboxd_value v = h->get(c, "body");
 	struct inboxd_rows *rows = NULL;
 	uint32_t n = 0;
-	if (v.data != NULL || h->body(c).data != NULL || h->conn(c) != NULL || h->batch_size(c) != 0)
+	if (v.data != NULL || h->body(c).data != NULL || h->conn(c) != NULL ||
+		h->batch_size(c) != 0)
 		return INBOXD_DONE;
 	if (h->exec(c, "SELECT 1", 0, NULL, &rows) == INBOXD_DONE ||
 		h->queue(c, "SELECT 1", 0, NULL) == INBOXD_DONE ||
@@ -287,6 +290,7 @@ END_TEST
 
 UNIT_SUITE("handler/host", gives_values_by_their_sources, garbage_is_not_taken_for_a_missing_value,
 	an_empty_body_is_there, gives_headers_with_their_types, gives_what_is_known_of_the_delivery,
-	idempotency_keys_are_stable_and_differ_by_step, a_million_made_up_sources_do_not_fill_the_memory,
+	idempotency_keys_are_stable_and_differ_by_step,
+	a_million_made_up_sources_do_not_fill_the_memory,
 	says_what_is_wrong_with_a_source_or_statement, gives_options_by_their_paths,
 	check_reports_each_wrong_option_at_its_place, check_always_says_why)

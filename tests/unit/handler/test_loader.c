@@ -34,7 +34,8 @@ static const char *built(const char *name)
 {
 	static char path[4200];
 	const char *directory = getenv("INBOXD_TEST_HANDLERS");
-	ck_assert_msg(directory != NULL, "INBOXD_TEST_HANDLERS names where tests/handlers was built");
+	ck_assert_msg(
+		directory != NULL, "INBOXD_TEST_HANDLERS names where tests/handlers was built");
 	(void)snprintf(path, sizeof path, "%s/%s.so", directory, name);
 	return path;
 }
@@ -87,9 +88,9 @@ static enum rc load(const char *name)
 	return load_from(place, name);
 }
 
-#define refused_with(name_, text_) \
-	do { \
-		ck_assert_int_eq(load(name_), RC_FATAL); \
+#define refused_with(name_, text_)                                              \
+	do {                                                                    \
+		ck_assert_int_eq(load(name_), RC_FATAL);                        \
 		ck_assert_msg(strstr(err.text, text_) != NULL, "%s", err.text); \
 		ck_assert_msg(strstr(err.text, name_) != NULL, "%s", err.text); \
 	} while (0)
@@ -285,7 +286,9 @@ START_TEST(what_is_no_shared_object_is_called_by_its_name)
 {
 	begin();
 	AUTO(buf) struct buf b = {0};
-	put("orders", bytes_str("#!/bin/sh\necho this is a script that somebody dropped here by mistake\n"));
+	put("orders",
+		bytes_str("#!/bin/sh\necho this is a script that somebody dropped here by "
+			  "mistake\n"));
 	refused_with("orders", "not a shared object");
 	ck_assert_ptr_nonnull(strstr(err.text, "-shared"));
 
@@ -452,13 +455,15 @@ START_TEST(where_memory_files_are_forbidden_a_private_file_is_used)
 }
 END_TEST
 
-UNIT_SUITE("handler/loader", loads_a_handler_by_its_bare_name, loads_a_handler_written_in_another_language,
-	a_name_is_bare, a_missing_handler_is_told_with_what_there_is,
-	the_same_name_in_two_directories_is_refused, a_changed_file_is_another_file,
-	what_others_can_write_is_refused, a_link_does_not_hide_who_can_write,
-	trust_depends_on_owner_group_and_mode, every_truncation_is_refused, damaged_headers_do_no_harm,
+UNIT_SUITE("handler/loader", loads_a_handler_by_its_bare_name,
+	loads_a_handler_written_in_another_language, a_name_is_bare,
+	a_missing_handler_is_told_with_what_there_is, the_same_name_in_two_directories_is_refused,
+	a_changed_file_is_another_file, what_others_can_write_is_refused,
+	a_link_does_not_hide_who_can_write, trust_depends_on_owner_group_and_mode,
+	every_truncation_is_refused, damaged_headers_do_no_harm,
 	what_is_no_shared_object_is_called_by_its_name, another_major_is_refused_and_both_are_named,
 	what_is_no_handler_is_told_apart, an_unresolved_symbol_is_named,
 	a_handler_of_an_older_minor_has_nothing_where_it_has_no_field,
-	writing_over_the_file_does_not_reach_the_loaded_one, two_handlers_with_the_same_names_stay_apart,
-	loading_leaves_no_descriptor_open, where_memory_files_are_forbidden_a_private_file_is_used)
+	writing_over_the_file_does_not_reach_the_loaded_one,
+	two_handlers_with_the_same_names_stay_apart, loading_leaves_no_descriptor_open,
+	where_memory_files_are_forbidden_a_private_file_is_used)

@@ -24,7 +24,9 @@ START_TEST(replaces_what_is_not)
 		"a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
 	char dst[16];
 	reason_set(dst, sizeof dst, bytes_of("a\0b", 3));
-	ck_assert_str_eq(dst, "a\xef\xbf\xbd" "b");
+	ck_assert_str_eq(dst,
+		"a\xef\xbf\xbd"
+		"b");
 }
 END_TEST
 
@@ -35,10 +37,13 @@ START_TEST(cuts_at_a_character_and_shows_it)
 	ck_assert_str_eq(cleaned("12345678", 8), "1234\xe2\x80\xa6");
 	ck_assert_str_eq(cleaned("123\xc3\xbc\xc3\xbc\xc3\xbc", 8), "123\xe2\x80\xa6");
 	for (size_t size = 4; size < 40; size++) {
-		const char *s = cleaned("\xf0\x9f\x98\x80\xc3\xbcx\xf0\x9f\x98\x80\xff\xff\xff\xc3\xbc\xc3\xbc", size);
+		const char *s = cleaned(
+			"\xf0\x9f\x98\x80\xc3\xbcx\xf0\x9f\x98\x80\xff\xff\xff\xc3\xbc\xc3\xbc",
+			size);
 		ck_assert_uint_lt(strlen(s), size);
 	}
 }
 END_TEST
 
-UNIT_SUITE("handler/reason", keeps_what_is_text, replaces_what_is_not, cuts_at_a_character_and_shows_it)
+UNIT_SUITE("handler/reason", keeps_what_is_text, replaces_what_is_not,
+	cuts_at_a_character_and_shows_it)

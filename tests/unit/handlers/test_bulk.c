@@ -13,7 +13,8 @@ START_TEST(copies_a_batch_and_leaves_out_what_is_bad)
 		t, "{\"sensor\": \"say \\\"hi\\\", all\", \"at\": \"2024-05-01\", \"value\": 2.5}");
 	struct inboxd_call *no_json = inboxd_test_message(t, "{");
 	struct inboxd_call *no_time = inboxd_test_message(t, "{\"sensor\": \"b\"}");
-	struct inboxd_call *no_value = inboxd_test_message(t, "{\"sensor\": \"c\", \"at\": \"2024-05-02\"}");
+	struct inboxd_call *no_value =
+		inboxd_test_message(t, "{\"sensor\": \"c\", \"at\": \"2024-05-02\"}");
 	ck_assert_int_eq(inboxd_test_handle_batch(t), INBOXD_DONE);
 	ck_assert_int_eq(good->verdict, INBOXD_DONE);
 	ck_assert_int_eq(no_json->verdict, INBOXD_REJECT);
@@ -41,7 +42,8 @@ END_TEST
 START_TEST(inserts_a_single_message)
 {
 	struct inboxd_test *t = inboxd_test_new(&bulk_handler);
-	struct inboxd_call *m = inboxd_test_message(t, "{\"sensor\": \"a\", \"at\": \"2024-05-01\"}");
+	struct inboxd_call *m =
+		inboxd_test_message(t, "{\"sensor\": \"a\", \"at\": \"2024-05-01\"}");
 	ck_assert_int_eq(inboxd_test_handle(m), INBOXD_DONE);
 	ck_assert_uint_eq(t->statements[0].n, 3);
 	ck_assert_ptr_null(t->statements[0].args[2].data);
@@ -50,5 +52,5 @@ START_TEST(inserts_a_single_message)
 }
 END_TEST
 
-UNIT_SUITE("handlers/bulk", copies_a_batch_and_leaves_out_what_is_bad, hands_on_the_error_of_the_copy,
-	inserts_a_single_message)
+UNIT_SUITE("handlers/bulk", copies_a_batch_and_leaves_out_what_is_bad,
+	hands_on_the_error_of_the_copy, inserts_a_single_message)

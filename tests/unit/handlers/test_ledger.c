@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* How a handler is tested without servers, by the example of ledger.c.  A test of your own would be linked
- * with the handler's object; here several handlers share a program, so each gets another name. */
+/* How a handler is tested without servers, by the example of ledger.c.  A test of your own would
+ * be linked with the handler's object; here several handlers share a program, so each gets another
+ * name. */
 #define INBOXD_HANDLER_NAME ledger_handler
 #include <inboxd/testkit.h>
 
@@ -34,7 +35,9 @@ START_TEST(writes_the_order_and_its_lines)
 	ck_assert_uint_eq(t->n_statements, 2);
 	ck_assert_str_eq(t->statements[0].how, "queue");
 	ck_assert(inboxd_is(t->statements[0].args[0], "A-17"));
-	ck_assert(inboxd_is(t->statements[0].args[1], "al\xc3\xaf" "ce"));
+	ck_assert(inboxd_is(t->statements[0].args[1],
+		"al\xc3\xaf"
+		"ce"));
 	ck_assert_str_eq(t->statements[1].how, "exec");
 	ck_assert(inboxd_is(t->statements[1].args[1],
 		"[{\"article\": \"pen\", \"quantity\": 3, \"price\": \"1.20\"}]"));
@@ -94,5 +97,6 @@ START_TEST(checks_its_options)
 }
 END_TEST
 
-UNIT_SUITE("handlers/ledger", writes_the_order_and_its_lines, rejects_what_is_no_order_before_it_writes,
-	returns_what_the_database_says, rejects_an_order_beyond_the_limit, checks_its_options)
+UNIT_SUITE("handlers/ledger", writes_the_order_and_its_lines,
+	rejects_what_is_no_order_before_it_writes, returns_what_the_database_says,
+	rejects_an_order_beyond_the_limit, checks_its_options)

@@ -59,9 +59,9 @@ END_TEST
 
 START_TEST(takes_parameters_in_order_and_what_is_missing_as_null)
 {
-	struct inboxd_test *t = opened("statement", "INSERT INTO t VALUES ($1, $2, $3, $4)", "parameters/0",
-		"json:/b/0", "parameters/1", "header:tenant", "parameters/2", "json:/nothing", "parameters/3",
-		"json:/null");
+	struct inboxd_test *t = opened("statement", "INSERT INTO t VALUES ($1, $2, $3, $4)",
+		"parameters/0", "json:/b/0", "parameters/1", "header:tenant", "parameters/2",
+		"json:/nothing", "parameters/3", "json:/null");
 	struct inboxd_call *m = inboxd_test_message(t, "{\"b\": [1e400], \"null\": null}");
 	inboxd_test_header(m, "tenant", "acme");
 	ck_assert_int_eq(inboxd_test_handle(m), INBOXD_DONE);
@@ -89,9 +89,9 @@ END_TEST
 START_TEST(runs_several_statements_with_their_own_parameters_or_shared_ones)
 {
 	struct inboxd_test *t = opened("statements/0/statement", "INSERT INTO a VALUES ($1)",
-		"statements/0/parameters/0", "routing_key", "statements/1", "INSERT INTO b VALUES ($1)",
-		"statements/2", "INSERT INTO c VALUES ($1, $2)", "parameters/0", "json:/x", "parameters/1",
-		"json:/y");
+		"statements/0/parameters/0", "routing_key", "statements/1",
+		"INSERT INTO b VALUES ($1)", "statements/2", "INSERT INTO c VALUES ($1, $2)",
+		"parameters/0", "json:/x", "parameters/1", "json:/y");
 	struct inboxd_call *m = inboxd_test_message(t, "{\"x\": 1, \"y\": 2}");
 	inboxd_test_property(m, "routing_key", "key");
 	ck_assert_int_eq(inboxd_test_handle(m), INBOXD_DONE);
@@ -128,7 +128,8 @@ END_TEST
 
 START_TEST(a_batch_goes_on_without_a_message_that_is_garbage)
 {
-	struct inboxd_test *t = opened("statement", "INSERT INTO t VALUES ($1)", "parameters/0", "json:/x");
+	struct inboxd_test *t =
+		opened("statement", "INSERT INTO t VALUES ($1)", "parameters/0", "json:/x");
 	struct inboxd_call *first = inboxd_test_message(t, "{\"x\": 1}");
 	struct inboxd_call *garbage = inboxd_test_message(t, "garbage {");
 	struct inboxd_call *last = inboxd_test_message(t, "{\"x\": 3}");
@@ -161,24 +162,28 @@ START_TEST(wrong_options_are_reported_at_their_places)
 	complains("statements: statements is a list", "statements", "SELECT 1");
 	complains("statements: statements is a list", "statements/statement", "SELECT 1");
 	complains("statment: ", "statment", "SELECT 1");
-	complains("statements/0/parameter: ", "statements/0/statement", "SELECT 1", "statements/0/parameter", "body");
-	complains("statements/0/statement: a statement is a text", "statements/0/on_no_rows", "done");
+	complains("statements/0/parameter: ", "statements/0/statement", "SELECT 1",
+		"statements/0/parameter", "body");
+	complains(
+		"statements/0/statement: a statement is a text", "statements/0/on_no_rows", "done");
 	complains("statement: the transaction belongs to inboxd", "statement", "commit");
 	complains("parameters/1: no source", "statement", "SELECT $1, $2", "parameters/0", "body",
 		"parameters/1", "jason:/x");
-	complains("cloudevents is two values", "statement", "SELECT $1", "parameters", "cloudevents");
-	complains("on_no_rows: on_no_rows is done, retry or reject", "statement", "SELECT 1", "on_no_rows",
-		"duplicate");
+	complains(
+		"cloudevents is two values", "statement", "SELECT $1", "parameters", "cloudevents");
+	complains("on_no_rows: on_no_rows is done, retry or reject", "statement", "SELECT 1",
+		"on_no_rows", "duplicate");
 }
 END_TEST
 
 START_TEST(parameters_must_be_as_many_as_the_statement_takes)
 {
 	complains("takes 2 parameters: name their sources", "statement", "SELECT $1, $2");
-	complains("takes 1 parameters, 2 sources are given", "statement", "SELECT $1", "parameters/0", "body",
+	complains("takes 1 parameters, 2 sources are given", "statement", "SELECT $1",
+		"parameters/0", "body", "parameters/1", "body");
+	complains("statements/1: the statement takes 3 parameters, 2 sources are given",
+		"statements/0", "SELECT $1", "statements/1", "SELECT $3", "parameters/0", "body",
 		"parameters/1", "body");
-	complains("statements/1: the statement takes 3 parameters, 2 sources are given", "statements/0",
-		"SELECT $1", "statements/1", "SELECT $3", "parameters/0", "body", "parameters/1", "body");
 }
 END_TEST
 
@@ -186,5 +191,6 @@ UNIT_SUITE("handlers/sql", binds_the_body_unless_told_otherwise, a_statement_may
 	takes_parameters_in_order_and_what_is_missing_as_null, one_parameter_needs_no_list,
 	runs_several_statements_with_their_own_parameters_or_shared_ones,
 	rows_touched_decide_where_that_is_wanted, a_batch_goes_on_without_a_message_that_is_garbage,
-	a_batch_that_looks_at_rows_stops_at_the_one_that_has_none, wrong_options_are_reported_at_their_places,
+	a_batch_that_looks_at_rows_stops_at_the_one_that_has_none,
+	wrong_options_are_reported_at_their_places,
 	parameters_must_be_as_many_as_the_statement_takes)
