@@ -54,7 +54,7 @@ static int read_measurement(
 	ret->sensor = host->get(call, "json:/sensor");
 	ret->at = host->get(call, "json:/at");
 	ret->value = host->get(call, "json:/value");
-	/* A body that is no JSON: get has noted it.  Saying reject without a reason shows that we know. */
+	/* A body that is no JSON: get has noted it.  A reject without reason says that we know. */
 	if (host->is_failed(call))
 		(void)host->reject(call, NULL);
 	else if (ret->sensor.data == NULL || ret->at.data == NULL)
