@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-struct config_broker *broker_config(const char *uri)
+struct config_broker *client_broker(const char *uri)
 {
 	static struct config_broker b;
 	static char text[512];
@@ -54,7 +54,7 @@ static enum rc next(struct mq_conn *c, int ms, struct mq_event *ret, struct err 
 	}
 }
 
-struct mq_event event(struct mq_conn *c, enum mq_event_kind kind)
+struct mq_event client_event(struct mq_conn *c, enum mq_event_kind kind)
 {
 	struct mq_event e;
 	struct err err = {0};
@@ -63,7 +63,7 @@ struct mq_event event(struct mq_conn *c, enum mq_event_kind kind)
 	return e;
 }
 
-void no_event(struct mq_conn *c, int ms)
+void client_silent(struct mq_conn *c, int ms)
 {
 	struct mq_event e;
 	struct err err = {0};
@@ -79,19 +79,19 @@ void client_lost(struct mq_conn *c, const char *must_say)
 	ck_assert_msg(strstr(err.text, must_say) != NULL, "%s", err.text);
 }
 
-struct mq_event delivery(struct mq_conn *c, struct buf *body)
+struct mq_event client_delivery(struct mq_conn *c, struct buf *body)
 {
-	struct mq_event e = event(c, MQ_DELIVERY);
+	struct mq_event e = client_event(c, MQ_DELIVERY);
 	buf_clear(body);
 	while (body->size < e.body_size) {
-		struct mq_event piece = event(c, MQ_BODY);
+		struct mq_event piece = client_event(c, MQ_BODY);
 		buf_add(body, piece.piece.data, piece.piece.size);
 	}
 	ck_assert_uint_eq(body->size, e.body_size);
 	return e;
 }
 
-const char *queue_new(struct mq_conn *c)
+const char *client_queue(struct mq_conn *c)
 {
 	static char names[4][64];
 	static unsigned n;
@@ -116,10 +116,10 @@ void client_publish(
 	struct err err = {0};
 	enum rc rc = mq_publish(c, bytes_str(""), bytes_str(queue), properties, body, &err);
 	ck_assert_msg(rc == RC_OK, "%s", err.text);
-	(void)event(c, MQ_CONFIRMED);
+	(void)client_event(c, MQ_CONFIRMED);
 }
 
-const char *broker_pid(const struct mq_conn *c)
+const char *client_pid(const struct mq_conn *c)
 {
 	static char text[256];
 	struct sockaddr_in address;

@@ -18,10 +18,10 @@ struct pair {
 static struct pair pair_open(void)
 {
 	struct err err = {0};
-	struct pair p = {.consumer = client_open(broker_config(NULL)),
-		.publisher = client_open(broker_config(NULL))};
+	struct pair p = {.consumer = client_open(client_broker(NULL)),
+		.publisher = client_open(client_broker(NULL))};
 	ck_assert_int_eq(mq_confirm_select(p.publisher, &err), RC_OK);
-	p.queue = queue_new(p.publisher);
+	p.queue = client_queue(p.publisher);
 	return p;
 }
 
@@ -29,7 +29,7 @@ static void consume(struct mq_conn *c, const char *queue, uint16_t prefetch)
 {
 	struct err err = {0};
 	ck_assert_msg(mq_consume(c, queue, prefetch, &err) == RC_OK, "%s", err.text);
-	(void)event(c, MQ_CONSUMING);
+	(void)client_event(c, MQ_CONSUMING);
 }
 
 static void pair_close(struct pair *p)
@@ -54,7 +54,7 @@ START_TEST(messages_are_acked_given_back_and_rejected)
 		client_publish(p.publisher, p.queue, NO_PROPERTIES, bytes_of(&"01234"[i], 1));
 	consume(p.consumer, p.queue, 100);
 	for (uint64_t tag = 1; tag <= 5; tag++) {
-		struct mq_event e = delivery(p.consumer, &body);
+		struct mq_event e = client_delivery(p.consumer, &body);
 		ck_assert_uint_eq(e.tag, tag);
 		ck_assert(!e.redelivered);
 		ck_assert_int_eq(body.data[0], '0' + (int)tag - 1);
@@ -65,14 +65,14 @@ START_TEST(messages_are_acked_given_back_and_rejected)
 	ok(mq_ack(p.consumer, 2, true, &err), &err);
 	ok(mq_reject(p.consumer, 3, &err), &err);
 	ok(mq_nack(p.consumer, 4, false, &err), &err);
-	struct mq_event e = delivery(p.consumer, &body);
+	struct mq_event e = client_delivery(p.consumer, &body);
 	ck_assert_uint_eq(e.tag, 6);
 	ck_assert(e.redelivered);
 	ck_assert_int_eq(body.data[0], '3');
 	ck_assert_int_eq(queue_state(p.queue).unacked, 2);
 	ok(mq_nack(p.consumer, 6, true, &err), &err);
-	ck_assert(delivery(p.consumer, &body).redelivered);
-	ck_assert_uint_eq(delivery(p.consumer, &body).tag, 8);
+	ck_assert(client_delivery(p.consumer, &body).redelivered);
+	ck_assert_uint_eq(client_delivery(p.consumer, &body).tag, 8);
 	ok(mq_ack(p.consumer, 8, true, &err), &err);
 	WAIT_FOR(is_settled(p.queue), 5);
 	pair_close(&p);
@@ -87,11 +87,11 @@ START_TEST(prefetch_holds)
 	for (int i = 0; i < 5; i++)
 		client_publish(p.publisher, p.queue, NO_PROPERTIES, bytes_str("x"));
 	consume(p.consumer, p.queue, 2);
-	(void)delivery(p.consumer, &body);
-	(void)delivery(p.consumer, &body);
-	no_event(p.consumer, 300);
+	(void)client_delivery(p.consumer, &body);
+	(void)client_delivery(p.consumer, &body);
+	client_silent(p.consumer, 300);
 	ok(mq_ack(p.consumer, 1, false, &err), &err);
-	ck_assert_uint_eq(delivery(p.consumer, &body).tag, 3);
+	ck_assert_uint_eq(client_delivery(p.consumer, &body).tag, 3);
 	pair_close(&p);
 }
 END_TEST
@@ -107,7 +107,7 @@ START_TEST(a_body_of_sixteen_mebibytes_passes)
 	client_publish(p.publisher, p.queue, NO_PROPERTIES, bytes_of(sent, SIZE));
 	consume(p.consumer, p.queue, 1);
 	AUTO(buf) struct buf body = {0};
-	struct mq_event e = delivery(p.consumer, &body);
+	struct mq_event e = client_delivery(p.consumer, &body);
 	ck_assert_uint_eq(e.body_size, SIZE);
 	ck_assert_int_eq(memcmp(body.data, sent, SIZE), 0);
 	ok(mq_ack(p.consumer, e.tag, false, &err), &err);
@@ -168,12 +168,12 @@ START_TEST(properties_of_every_kind_arrive_byte_for_byte)
 	add_every_property(&sent);
 	client_publish(p.publisher, p.queue, buf_bytes(&sent), bytes_str("x"));
 	consume(p.consumer, p.queue, 1);
-	struct mq_event e = event(p.consumer, MQ_DELIVERY);
+	struct mq_event e = client_event(p.consumer, MQ_DELIVERY);
 	ck_assert_uint_eq(e.properties.size, sent.size);
 	for (size_t i = 0; i < sent.size; i++)
 		ck_assert_msg(e.properties.data[i] == sent.data[i], "byte %zu: %02x, not %02x", i,
 			e.properties.data[i], sent.data[i]);
-	(void)event(p.consumer, MQ_BODY);
+	(void)client_event(p.consumer, MQ_BODY);
 	pair_close(&p);
 }
 END_TEST
@@ -191,13 +191,13 @@ START_TEST(deeply_nested_headers_harm_nobody)
 	ck_assert_msg(strstr(answer, "error") == NULL, "%s", answer);
 	consume(p.consumer, p.queue, 1);
 	if (amqp_version_number() < AMQP_VERSION_CODE(0, 14, 0, 0)) {
-		struct mq_event e = event(p.consumer, MQ_DELIVERY);
+		struct mq_event e = client_event(p.consumer, MQ_DELIVERY);
 		ck_assert_uint_gt(e.properties.size, 7 * 17000);
-		(void)event(p.consumer, MQ_BODY);
+		(void)client_event(p.consumer, MQ_BODY);
 		ok(mq_ack(p.consumer, e.tag, false, &err), &err);
 		WAIT_FOR(is_settled(p.queue), 5);
 	} else {
-		struct mq_event e = event(p.consumer, MQ_UNDECODABLE);
+		struct mq_event e = client_event(p.consumer, MQ_UNDECODABLE);
 		ck_assert(bytes_equal(e.routing_key, bytes_str(p.queue)));
 		ok(mq_reject(p.consumer, e.tag, &err), &err);
 		mq_conn_close(p.consumer, true);
@@ -218,13 +218,13 @@ START_TEST(a_message_for_nobody_comes_back_before_its_confirm)
 	ok(mq_publish(p.publisher, bytes_str("amq.direct"), bytes_str("nobody"), buf_bytes(&sent),
 		   bytes_of(body, 300000), &err),
 		&err);
-	struct mq_event e = event(p.publisher, MQ_RETURNED);
+	struct mq_event e = client_event(p.publisher, MQ_RETURNED);
 	ck_assert_uint_eq(e.code, 312);
 	ck_assert_str_eq(e.text, "NO_ROUTE");
 	ck_assert(bytes_equal(e.exchange, bytes_str("amq.direct")));
 	ck_assert(bytes_equal(e.routing_key, bytes_str("nobody")));
 	ck_assert(bytes_equal(e.properties, buf_bytes(&sent)));
-	ck_assert_uint_eq(event(p.publisher, MQ_CONFIRMED).tag, 1);
+	ck_assert_uint_eq(client_event(p.publisher, MQ_CONFIRMED).tag, 1);
 	client_publish(p.publisher, p.queue, NO_PROPERTIES, bytes_str("x"));
 	pair_close(&p);
 }
@@ -262,7 +262,7 @@ START_TEST(properties_that_fill_a_frame_pass)
 	sent.size += TEXT;
 	client_publish(p.publisher, p.queue, buf_bytes(&sent), bytes_str("x"));
 	consume(p.consumer, p.queue, 1);
-	struct mq_event e = event(p.consumer, MQ_DELIVERY);
+	struct mq_event e = client_event(p.consumer, MQ_DELIVERY);
 	ck_assert(bytes_equal(e.properties, buf_bytes(&sent)));
 	pair_close(&p);
 }
@@ -278,9 +278,9 @@ START_TEST(deliveries_that_cross_a_call_are_kept)
 	ok(mq_consume(p.consumer, p.queue, 1000, &err), &err);
 	WAIT_FOR(queue_state(p.queue).unacked == 200, 5);
 	ok(mq_confirm_select(p.consumer, &err), &err);
-	(void)event(p.consumer, MQ_CONSUMING);
+	(void)client_event(p.consumer, MQ_CONSUMING);
 	for (uint64_t tag = 1; tag <= 200; tag++)
-		ck_assert_uint_eq(delivery(p.consumer, &body).tag, tag);
+		ck_assert_uint_eq(client_delivery(p.consumer, &body).tag, tag);
 	ok(mq_ack(p.consumer, 200, true, &err), &err);
 	WAIT_FOR(is_settled(p.queue), 5);
 	pair_close(&p);
@@ -294,12 +294,12 @@ START_TEST(cancel_stops_deliveries_and_consuming_can_begin_again)
 	AUTO(buf) struct buf body = {0};
 	consume(p.consumer, p.queue, 10);
 	ok(mq_cancel(p.consumer, &err), &err);
-	(void)event(p.consumer, MQ_CANCEL_OK);
+	(void)client_event(p.consumer, MQ_CANCEL_OK);
 	client_publish(p.publisher, p.queue, NO_PROPERTIES, bytes_str("x"));
-	no_event(p.consumer, 200);
+	client_silent(p.consumer, 200);
 	ck_assert_int_eq(queue_state(p.queue).consumers, 0);
 	consume(p.consumer, p.queue, 10);
-	ck_assert_uint_eq(delivery(p.consumer, &body).tag, 1);
+	ck_assert_uint_eq(client_delivery(p.consumer, &body).tag, 1);
 	pair_close(&p);
 }
 END_TEST
@@ -308,11 +308,11 @@ END_TEST
 
 START_TEST(the_broker_knows_who_we_are_and_what_we_understand)
 {
-	struct mq_conn *c = client_open(broker_config(NULL));
+	struct mq_conn *c = client_open(client_broker(NULL));
 	const char *answer =
 		broker_eval("rabbit_reader:info(%s, [client_properties, timeout, frame_max, "
 			    "channel_max, user, vhost])",
-			broker_pid(c));
+			client_pid(c));
 	static const char *const parts[] = {
 		"{<<\"product\">>,longstr,<<\"inboxd\">>}",
 		"{<<\"version\">>,longstr,<<\"",
@@ -360,7 +360,7 @@ static void user_gone(const char *user)
 START_TEST(a_wrong_password_is_a_clear_refusal_without_the_password)
 {
 	AUTO(free) char *uri = uri_for("inboxd:hunter2", "%2F");
-	client_refused(broker_config(uri), RC_UNAVAILABLE, "403 ACCESS_REFUSED");
+	client_refused(client_broker(uri), RC_UNAVAILABLE, "403 ACCESS_REFUSED");
 }
 END_TEST
 
@@ -369,10 +369,10 @@ START_TEST(a_wrong_vhost_is_named)
 	AUTO(free) char *login = xasprintf("inboxd:%s", environment("INBOXD_TEST_AMQP_PASSWORD"));
 	AUTO(free) char *uri = uri_for(login, "nowhere");
 	client_refused(
-		broker_config(uri), RC_UNAVAILABLE, "530 NOT_ALLOWED - vhost nowhere not found");
+		client_broker(uri), RC_UNAVAILABLE, "530 NOT_ALLOWED - vhost nowhere not found");
 	user_new("mq.lodger", "hunter2", "/", "", "", "");
 	AUTO(free) char *lodger = uri_for("mq.lodger:hunter2", "nowhere");
-	client_refused(broker_config(lodger), RC_UNAVAILABLE, "nowhere");
+	client_refused(client_broker(lodger), RC_UNAVAILABLE, "nowhere");
 	user_gone("mq.lodger");
 }
 END_TEST
@@ -383,16 +383,16 @@ START_TEST(odd_users_passwords_and_vhosts_log_in_by_uri_and_by_option)
 	ck_assert_str_eq(broker_eval("rabbit_vhost:add(<<\"a/b\">>, <<\"test\">>)"), "ok");
 	user_new(user, password, vhost, ".*", ".*", ".*");
 	AUTO(free) char *uri = uri_for("u%40x:p%40%3A%2F%23%25%C3%A9hunter2", "a%2Fb");
-	struct mq_conn *c = client_open(broker_config(uri));
-	(void)queue_new(c);
+	struct mq_conn *c = client_open(client_broker(uri));
+	(void)client_queue(c);
 	mq_conn_close(c, true);
 	AUTO(free) char *other = uri_for("nobody:nothing", "nowhere");
-	struct config_broker *b = broker_config(other);
+	struct config_broker *b = client_broker(other);
 	b->user = user;
 	b->password = password;
 	b->vhost = vhost;
 	c = client_open(b);
-	const char *answer = broker_eval("rabbit_reader:info(%s, [user, vhost])", broker_pid(c));
+	const char *answer = broker_eval("rabbit_reader:info(%s, [user, vhost])", client_pid(c));
 	ck_assert_msg(
 		strstr(answer, "<<\"u@x\">>") != NULL && strstr(answer, "<<\"a/b\">>") != NULL,
 		"%s", answer);
@@ -410,14 +410,14 @@ START_TEST(read_permission_alone_is_enough_to_consume)
 	AUTO(free) char *pattern = xasprintf("^%s$", p.queue);
 	user_new("mq.reader", "hunter2", "/", "", "", pattern);
 	AUTO(free) char *uri = uri_for("mq.reader:hunter2", "%2F");
-	struct mq_conn *c = client_open(broker_config(uri));
+	struct mq_conn *c = client_open(client_broker(uri));
 	client_publish(p.publisher, p.queue, NO_PROPERTIES, bytes_str("x"));
 	consume(c, p.queue, 1);
-	ok(mq_ack(c, delivery(c, &body).tag, false, &err), &err);
+	ok(mq_ack(c, client_delivery(c, &body).tag, false, &err), &err);
 	WAIT_FOR(is_settled(p.queue), 5);
 	char type[] = "classic";
 	const struct config_topology t = {.declare = true, .type = type, .durable = true};
-	struct mq_conn *declaring = client_open(broker_config(uri));
+	struct mq_conn *declaring = client_open(client_broker(uri));
 	ck_assert_int_eq(mq_declare(declaring, "mq.not-yours", &t, &err), RC_UNAVAILABLE);
 	ck_assert_msg(
 		strstr(err.text, "mq.not-yours") && strstr(err.text, "configure"), "%s", err.text);
@@ -442,14 +442,14 @@ START_TEST(a_deleted_queue_cancels_its_consumer)
 			    "<<\"%s\">>)), rabbit_amqqueue:delete(Q, false, false, <<\"test\">>)",
 			p.queue);
 	ck_assert_msg(strstr(answer, "ok") != NULL, "%s", answer);
-	(void)event(p.consumer, MQ_CANCELLED);
+	(void)client_event(p.consumer, MQ_CANCELLED);
 	/* The connection goes on; a queue that is not there closes the channel alone. */
 	ok(mq_consume(p.consumer, p.queue, 10, &err), &err);
-	struct mq_event e = event(p.consumer, MQ_CHANNEL_CLOSED);
+	struct mq_event e = client_event(p.consumer, MQ_CHANNEL_CLOSED);
 	ck_assert_uint_eq(e.code, 404);
 	ck_assert_msg(strstr(e.text, p.queue) != NULL, "%s", e.text);
 	ok(mq_channel_reopen(p.consumer, &err), &err);
-	consume(p.consumer, queue_new(p.publisher), 10);
+	consume(p.consumer, client_queue(p.publisher), 10);
 	pair_close(&p);
 }
 END_TEST
@@ -461,15 +461,15 @@ START_TEST(an_unknown_tag_costs_the_channel_alone)
 	AUTO(buf) struct buf body = {0};
 	client_publish(p.publisher, p.queue, NO_PROPERTIES, bytes_str("x"));
 	consume(p.consumer, p.queue, 10);
-	(void)delivery(p.consumer, &body);
+	(void)client_delivery(p.consumer, &body);
 	ok(mq_ack(p.consumer, 17, false, &err), &err);
-	struct mq_event e = event(p.consumer, MQ_CHANNEL_CLOSED);
+	struct mq_event e = client_event(p.consumer, MQ_CHANNEL_CLOSED);
 	ck_assert_uint_eq(e.code, 406);
 	ck_assert_msg(strstr(e.text, "unknown delivery tag 17") != NULL, "%s", e.text);
 	ck_assert_int_eq(mq_ack(p.consumer, 1, false, &err), RC_RETRY);
 	ok(mq_channel_reopen(p.consumer, &err), &err);
 	consume(p.consumer, p.queue, 10);
-	e = delivery(p.consumer, &body);
+	e = client_delivery(p.consumer, &body);
 	ck_assert(e.redelivered);
 	ck_assert_uint_eq(e.tag, 1);
 	ok(mq_ack(p.consumer, 1, false, &err), &err);
@@ -487,15 +487,15 @@ START_TEST(the_brokers_consumer_timeout_costs_the_channel_alone)
 	AUTO(buf) struct buf body = {0};
 	client_publish(p.publisher, p.queue, NO_PROPERTIES, bytes_str("x"));
 	consume(p.consumer, p.queue, 10);
-	(void)delivery(p.consumer, &body);
-	struct mq_event e = event(p.consumer, MQ_CHANNEL_CLOSED);
+	(void)client_delivery(p.consumer, &body);
+	struct mq_event e = client_event(p.consumer, MQ_CHANNEL_CLOSED);
 	(void)broker_eval("application:set_env(rabbit, consumer_timeout, 1800000), "
 			  "application:set_env(rabbit, channel_tick_interval, 60000)");
 	ck_assert_uint_eq(e.code, 406);
 	ck_assert_msg(strstr(e.text, "timed out") != NULL, "%s", e.text);
 	ok(mq_channel_reopen(p.consumer, &err), &err);
 	consume(p.consumer, p.queue, 10);
-	ok(mq_ack(p.consumer, delivery(p.consumer, &body).tag, false, &err), &err);
+	ok(mq_ack(p.consumer, client_delivery(p.consumer, &body).tag, false, &err), &err);
 	WAIT_FOR(is_settled(p.queue), 5);
 	pair_close(&p);
 }
@@ -507,9 +507,9 @@ START_TEST(a_connection_closed_by_an_operator_says_so)
 	struct err err = {0};
 	consume(p.consumer, p.queue, 10);
 	ck_assert_str_eq(broker_eval("rabbit_networking:close_connection(%s, \"maintenance\")",
-				 broker_pid(p.consumer)),
+				 client_pid(p.consumer)),
 		"ok");
-	struct mq_event e = event(p.consumer, MQ_CLOSED);
+	struct mq_event e = client_event(p.consumer, MQ_CLOSED);
 	ck_assert_uint_eq(e.code, 320);
 	ck_assert_msg(strstr(e.text, "maintenance") != NULL, "%s", e.text);
 	ck_assert_int_eq(mq_ack(p.consumer, 1, false, &err), RC_UNAVAILABLE);
@@ -520,10 +520,10 @@ END_TEST
 
 START_TEST(a_connection_closed_while_a_call_waits_says_so)
 {
-	struct mq_conn *c = client_open(broker_config(NULL));
+	struct mq_conn *c = client_open(client_broker(NULL));
 	struct err err = {0};
 	ck_assert_str_eq(broker_eval("rabbit_networking:close_connection(%s, \"maintenance\")",
-				 broker_pid(c)),
+				 client_pid(c)),
 		"ok");
 	ck_assert_int_eq(mq_confirm_select(c, &err), RC_UNAVAILABLE);
 	ck_assert_msg(
@@ -543,7 +543,7 @@ START_TEST(goodbye_gives_unsettled_deliveries_back_at_once)
 			   bytes_of(none, 2), &err),
 			&err);
 	consume(p.consumer, p.queue, 1000);
-	(void)delivery(p.consumer, &body);
+	(void)client_delivery(p.consumer, &body);
 	ok(mq_ack(p.consumer, 1, false, &err), &err);
 	int64_t begin = now_ms();
 	mq_conn_close(p.consumer, true);
@@ -565,18 +565,18 @@ START_TEST(an_alarm_blocks_publishing_and_never_acks)
 		client_publish(p.publisher, p.queue, NO_PROPERTIES, bytes_str("x"));
 	consume(p.consumer, p.queue, 100);
 	for (int i = 0; i < 20; i++)
-		(void)delivery(p.consumer, &body);
+		(void)client_delivery(p.consumer, &body);
 	(void)broker_eval("vm_memory_monitor:set_vm_memory_high_watermark(0.00001)");
 	ok(mq_publish(p.publisher, bytes_str(""), bytes_str(p.queue), NO_PROPERTIES, bytes_str("x"),
 		   &err),
 		&err);
-	struct mq_event blocked = event(p.publisher, MQ_BLOCKED);
+	struct mq_event blocked = client_event(p.publisher, MQ_BLOCKED);
 	ok(mq_ack(p.consumer, 20, true, &err), &err);
 	WAIT_FOR(queue_state(p.queue).unacked == 0, 5);
 	(void)broker_eval("vm_memory_monitor:set_vm_memory_high_watermark(0.8)");
 	ck_assert_msg(strstr(blocked.text, "memory") != NULL, "%s", blocked.text);
-	struct mq_event e = event(p.publisher, MQ_UNBLOCKED);
-	e = event(p.publisher, MQ_CONFIRMED);
+	struct mq_event e = client_event(p.publisher, MQ_UNBLOCKED);
+	e = client_event(p.publisher, MQ_CONFIRMED);
 	ck_assert_uint_eq(e.tag, 21);
 	pair_close(&p);
 }
@@ -601,10 +601,10 @@ static void declare_as(struct mq_conn *c, const char *queue, char *type, char *n
 
 START_TEST(an_existing_queue_that_differs_is_left_alone_and_named)
 {
-	struct mq_conn *c = client_open(broker_config(NULL));
+	struct mq_conn *c = client_open(client_broker(NULL));
 	struct err err = {0};
 	char classic[] = "classic", quorum[] = "quorum", length[] = "x-max-length";
-	AUTO(free) char *queue = xasprintf("%s.declared", queue_new(c));
+	AUTO(free) char *queue = xasprintf("%s.declared", client_queue(c));
 	declare_as(c, queue, classic, length, 5, RC_OK, &err);
 	declare_as(c, queue, classic, length, 5, RC_OK, &err);
 	declare_as(c, queue, NULL, length, 5, RC_OK, &err);
@@ -620,17 +620,17 @@ START_TEST(an_existing_queue_that_differs_is_left_alone_and_named)
 		"{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, <<\"%s\">>)), "
 		"rabbit_amqqueue:delete(Q, false, false, <<\"test\">>)",
 		queue);
-	(void)event(c, MQ_CANCELLED);
+	(void)client_event(c, MQ_CANCELLED);
 	mq_conn_close(c, true);
 }
 END_TEST
 
 START_TEST(a_queue_made_without_a_type_is_classic_and_one_may_be_quorum_or_lazy)
 {
-	struct mq_conn *c = client_open(broker_config(NULL));
+	struct mq_conn *c = client_open(client_broker(NULL));
 	struct err err = {0};
 	char classic[] = "classic", quorum[] = "quorum", mode[] = "x-queue-mode", lazy[] = "lazy";
-	const char *base = queue_new(c);
+	const char *base = client_queue(c);
 	AUTO(free) char *plain = xasprintf("%s.plain", base);
 	AUTO(free) char *replicated = xasprintf("%s.quorum", base);
 	AUTO(free) char *slow = xasprintf("%s.lazy", base);
@@ -653,7 +653,7 @@ START_TEST(a_queue_made_without_a_type_is_classic_and_one_may_be_quorum_or_lazy)
 			"{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, "
 			"<<\"%s\">>)), rabbit_amqqueue:delete(Q, false, false, <<\"test\">>)",
 			queues[i]);
-		(void)event(c, MQ_CANCELLED);
+		(void)client_event(c, MQ_CANCELLED);
 	}
 	mq_conn_close(c, true);
 }
@@ -682,14 +682,14 @@ START_TEST(bindings_are_made_and_a_missing_exchange_is_named)
 	ok(mq_publish(p.publisher, bytes_str("amq.topic"), bytes_str("capture.a.b"), NO_PROPERTIES,
 		   bytes_str("x"), &err),
 		&err);
-	(void)event(p.publisher, MQ_CONFIRMED);
+	(void)client_event(p.publisher, MQ_CONFIRMED);
 	bindings[1].exchange = missing;
 	ck_assert_int_eq(mq_declare(p.consumer, p.queue, &t, &err), RC_UNAVAILABLE);
 	ck_assert_msg(
 		strstr(err.text, "no.such.exchange") && strstr(err.text, p.queue), "%s", err.text);
 	ck_assert(!mq_is_lost(p.consumer));
 	consume(p.consumer, p.queue, 1);
-	struct mq_event e = delivery(p.consumer, &body);
+	struct mq_event e = client_delivery(p.consumer, &body);
 	ck_assert(bytes_equal(e.exchange, bytes_str("amq.topic")));
 	ck_assert(bytes_equal(e.routing_key, bytes_str("capture.a.b")));
 	pair_close(&p);

@@ -106,7 +106,7 @@ static struct config_broker tls_broker(struct files *f, int port)
 	static char uri[256];
 	(void)snprintf(uri, sizeof uri, "amqps://inboxd:%s@localhost:%d",
 		environment("INBOXD_TEST_AMQP_PASSWORD"), port);
-	struct config_broker b = *broker_config(uri);
+	struct config_broker b = *client_broker(uri);
 	b.tls.ca = f->ca_file;
 	b.tls.verify = TLS_VERIFY_FULL;
 	return b;
@@ -122,15 +122,15 @@ START_TEST(large_messages_pass_the_brokers_own_tls)
 	struct config_broker b = tls_broker(&f, port);
 	struct mq_conn *c = client_open(&b);
 	ck_assert_int_eq(mq_confirm_select(c, &err), RC_OK);
-	const char *queue = queue_new(c);
+	const char *queue = client_queue(c);
 	AUTO(free) uint8_t *sent = xmalloc(SIZE);
 	for (size_t i = 0; i < SIZE; i++)
 		sent[i] = (uint8_t)(i * 2654435761u >> 13);
 	client_publish(c, queue, NO_PROPERTIES, bytes_of(sent, SIZE));
 	ck_assert_int_eq(mq_consume(c, queue, 1, &err), RC_OK);
-	(void)event(c, MQ_CONSUMING);
+	(void)client_event(c, MQ_CONSUMING);
 	AUTO(buf) struct buf body = {0};
-	struct mq_event e = delivery(c, &body);
+	struct mq_event e = client_delivery(c, &body);
 	ck_assert_int_eq(memcmp(body.data, sent, SIZE), 0);
 	ck_assert_int_eq(mq_ack(c, e.tag, false, &err), RC_OK);
 	WAIT_FOR(is_settled(queue), 5);
@@ -185,7 +185,7 @@ START_TEST(a_certificate_logs_in_without_a_password)
 		"<<\".*\">>, <<\".*\">>, <<\"test\">>)");
 	ck_assert_msg(strcmp(answer, "ok") == 0, "%s", answer);
 	struct mq_conn *c = client_open(&b);
-	answer = broker_eval("rabbit_reader:info(%s, [user])", broker_pid(c));
+	answer = broker_eval("rabbit_reader:info(%s, [user])", client_pid(c));
 	ck_assert_msg(strstr(answer, "mq.certified") != NULL, "%s", answer);
 	mq_conn_close(c, true);
 	withdraw_external();
@@ -204,11 +204,11 @@ START_TEST(a_frozen_link_is_lost_after_two_heartbeats_and_an_idle_one_lives)
 	relay_start(&r);
 	AUTO(free) char *uri = xasprintf(
 		"amqp://inboxd:%s@127.0.0.1:%u", environment("INBOXD_TEST_AMQP_PASSWORD"), r.port);
-	struct config_broker *b = broker_config(uri);
+	struct config_broker *b = client_broker(uri);
 	b->heartbeat_s = 1;
 	struct mq_conn *c = client_open(b);
 	ck_assert_uint_eq(mq_heartbeat_s(c), 1);
-	no_event(c, 5000);
+	client_silent(c, 5000);
 	r.is_frozen = true;
 	int64_t begin = now_ms();
 	while (mq_read(c, &e, &err) == RC_OK) {
@@ -229,21 +229,21 @@ START_TEST(a_link_frozen_within_a_message_is_lost_too)
 	struct relay r = {.target = (uint16_t)atoi(environment("INBOXD_TEST_AMQP_PORT"))};
 	struct mq_event e;
 	struct err err = {0};
-	struct mq_conn *publisher = client_open(broker_config(NULL));
+	struct mq_conn *publisher = client_open(client_broker(NULL));
 	AUTO(free) uint8_t *body = xcalloc(1, 8 << 20);
 	ck_assert_int_eq(mq_confirm_select(publisher, &err), RC_OK);
-	const char *queue = queue_new(publisher);
+	const char *queue = client_queue(publisher);
 	client_publish(publisher, queue, NO_PROPERTIES, bytes_of(body, 8 << 20));
 	relay_start(&r);
 	AUTO(free) char *uri = xasprintf(
 		"amqp://inboxd:%s@127.0.0.1:%u", environment("INBOXD_TEST_AMQP_PASSWORD"), r.port);
-	struct config_broker *b = broker_config(uri);
+	struct config_broker *b = client_broker(uri);
 	b->heartbeat_s = 1;
 	struct mq_conn *c = client_open(b);
 	ck_assert_int_eq(mq_consume(c, queue, 1, &err), RC_OK);
-	(void)event(c, MQ_CONSUMING);
-	(void)event(c, MQ_DELIVERY);
-	(void)event(c, MQ_BODY);
+	(void)client_event(c, MQ_CONSUMING);
+	(void)client_event(c, MQ_DELIVERY);
+	(void)client_event(c, MQ_BODY);
 	r.is_frozen = true;
 	uint64_t size = 0;
 	int64_t begin = now_ms();
