@@ -333,12 +333,19 @@ void crew_gone(struct consumer *c, uint32_t index, uint32_t life, bool timed_out
 	if (index >= c->config->workers || c->crew[index].life != life)
 		return;
 	struct crew *crew = &c->crew[index];
-	if (crew->is_alive)
-		while (channel_fill(&crew->channel) == RC_OK) /* what it said before it died counts */
-			;
+	/* What it said before it died counts.  Its end of file may never come: a child that its handler left
+	 * behind can hold the other end. */
 	struct frame f;
-	while (channel_next(&crew->channel, &f) == 1)
-		obey(crew, &f);
+	bool said_more = crew->is_alive;
+	while (said_more) {
+		said_more = channel_fill(&crew->channel) == RC_OK;
+		int frames = 0;
+		while (channel_next(&crew->channel, &f) == 1) {
+			obey(crew, &f);
+			frames++;
+		}
+		said_more = said_more && frames != 0;
+	}
 	if (c->streaming == crew)
 		c->streaming = NULL;
 	adapt_batches(crew, true);
