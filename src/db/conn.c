@@ -167,6 +167,7 @@ static void forget_statements(struct db_conn *c)
 	{
 		db_forget_statement(c, s);
 	}
+	c->stale = false;
 }
 
 void db_conn_close(struct db_conn *c)
@@ -189,6 +190,22 @@ static enum rc out_of_pipeline(
 	if (PQenterPipelineMode(c->pg) != 1 && rc == RC_OK)
 		return db_lost(c, err);
 	return rc;
+}
+
+static enum rc deallocate(struct db_conn *c, struct err *err)
+{
+	PGresult *res = PQexec(c->pg, "DEALLOCATE ALL");
+	enum rc rc = PQresultStatus(res) == PGRES_COMMAND_OK ? RC_OK : db_failure(c, res, err);
+	PQclear(res);
+	forget_statements(c);
+	return rc;
+}
+
+enum rc db_refresh_statements(struct db_conn *c, struct err *err)
+{
+	if (!c->stale || c->pending_n != 0 || PQtransactionStatus(c->pg) != PQTRANS_IDLE)
+		return RC_OK;
+	return out_of_pipeline(c, deallocate, err);
 }
 
 enum rc db_conn_limit(

@@ -90,7 +90,7 @@ enum rc db_queue(struct db_conn *c, const char *sql, size_t n, const struct db_v
 	}
 	if (c->lost)
 		return db_lost(c, err);
-	if (find_statement(c, sql, &s, err) != RC_OK)
+	if (db_refresh_statements(c, err) != RC_OK || find_statement(c, sql, &s, err) != RC_OK)
 		return err->rc;
 	int sent = s != NULL ? PQsendQueryPrepared(
 				       c->pg, s->name, (int)n, values, lengths, formats, binary_result)
@@ -165,6 +165,15 @@ static enum rc take_prepares(struct db_conn *c, struct err *err)
 	return rc;
 }
 
+/* "cached plan must not change result type", "prepared statement does not exist". */
+static void note_stale(struct db_conn *c, const PGresult *res)
+{
+	const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+	if (c->keep_statements && state != NULL &&
+		(strcmp(state, "0A000") == 0 || strcmp(state, "26000") == 0))
+		c->stale = true;
+}
+
 enum rc db_next(struct db_conn *c, struct db_result **ret, struct err *err)
 {
 	if (ret != NULL)
@@ -179,6 +188,7 @@ enum rc db_next(struct db_conn *c, struct db_result **ret, struct err *err)
 	PGresult *res = fetch(c);
 	struct err ignored;
 	enum rc rc = judge(c, res, prepared == RC_OK ? err : &ignored);
+	note_stale(c, res);
 	if (prepared != RC_OK)
 		rc = prepared;
 	if (rc == RC_OK && ret != NULL) {

@@ -29,6 +29,7 @@ struct db_conn {
 	bool keep_statements;
 	bool lost;
 	bool warned;
+	bool stale; /* what the server has parsed is not to be used again */
 	struct db_statement *statements;
 	uint32_t names_used;
 	uint32_t statement_ms, idle_ms; /* 0: no limit */
@@ -48,5 +49,8 @@ enum rc db_connect(const struct config_database *database, const char *applicati
 	PGconn **ret, struct err *err) MUST_CHECK;
 
 void db_forget_statement(struct db_conn *c, struct db_statement *statement);
+
+/* Between transactions, after a statement was found stale: lets go of all that the server has parsed. */
+enum rc db_refresh_statements(struct db_conn *c, struct err *err) MUST_CHECK;
 
 #endif
