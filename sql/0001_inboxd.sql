@@ -187,8 +187,8 @@ CREATE FUNCTION @schema@.fingerprints_differ(a bytea, b bytea) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$
   SELECT a <> b AND length(a) = length(b) AND length(a) > 1 AND
     CASE get_byte(a, 0)
-      WHEN 1 THEN get_byte(b, 0) = 1
-      WHEN 2 THEN substr(a, 1, 3) = substr(b, 1, 3)
+      WHEN 1 THEN get_byte(b, 0) = 1 AND length(a) = 17
+      WHEN 2 THEN substr(a, 1, 3) = substr(b, 1, 3) AND length(a) = 19
       ELSE false
     END
 $$;

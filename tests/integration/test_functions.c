@@ -111,7 +111,8 @@ START_TEST(fingerprints_differ_alike_in_sql_and_in_code)
 {
 	static const char *const prints[] = {"", "\1", "\1aaaaaaaaaaaaaaaa", "\1bbbbbbbbbbbbbbbb",
 		"\2xyaaaaaaaaaaaaaaaa", "\2xybbbbbbbbbbbbbbbb", "\2xzaaaaaaaaaaaaaaaa",
-		"\3aaaaaaaaaaaaaaaa", "\3bbbbbbbbbbbbbbbb"};
+		"\3aaaaaaaaaaaaaaaa", "\3bbbbbbbbbbbbbbbb", "\1a", "\1b", "\2xya", "\2xyb",
+		"\1aaaaaaaaaaaaaaaaaa", "\1bbbbbbbbbbbbbbbbbb"};
 	enum { N = sizeof prints / sizeof prints[0] };
 	struct world w;
 	world_begin(&w, "fingerprints");
