@@ -69,6 +69,15 @@ void broker_lost(struct consumer *c, const struct err *err)
 	connect_later(c, "broker_lost", err->text);
 }
 
+/* After a failed write.  RC_RETRY: the channel is closed, which mq_read is about to tell. */
+static void write_failed(struct consumer *c, const struct err *err)
+{
+	if (err->rc == RC_RETRY)
+		consumer_wake(c);
+	else
+		broker_lost(c, err);
+}
+
 /* ---- connecting --------------------------------------------------------------------------------------- */
 
 static bool declare(struct consumer *c)
@@ -118,6 +127,10 @@ static void connect(struct consumer *c)
 	c->is_reading = true;
 	log_event(L_INFO, "connected", LS("broker", c->place.address), LS("vhost", c->place.vhost),
 		LS("user", c->place.user), LU("heartbeat_s", mq_heartbeat_s(c->mq)));
+	if (c->config->broker->tls.verify != TLS_VERIFY_FULL)
+		log_event(L_WARNING, "tls_not_verified", LS("broker", c->place.address),
+			LS("verify", c->config->broker->tls.verify == TLS_VERIFY_PEER ? "peer" : "none"),
+			LS("next", "set tls.verify to full"));
 }
 
 /* ---- events ------------------------------------------------------------------------------------------------ */
@@ -258,7 +271,7 @@ static void stop_consuming(struct consumer *c, const char *why)
 {
 	struct err err;
 	if (mq_cancel(c->mq, &err) != RC_OK) {
-		broker_lost(c, &err);
+		write_failed(c, &err);
 		return;
 	}
 	c->link = LINK_CANCELLING;
@@ -273,7 +286,7 @@ static void start_consuming(struct consumer *c)
 {
 	struct err err;
 	if (mq_consume(c->mq, c->config->queue, (uint16_t)c->config->prefetch, &err) != RC_OK) {
-		broker_lost(c, &err);
+		write_failed(c, &err);
 		return;
 	}
 	c->link = LINK_CONSUMING;
@@ -340,7 +353,7 @@ uint64_t broker_acknowledge(struct consumer *c, uint64_t now_ms)
 	uint64_t before = c->window.n_loose;
 	while (window_next_ack(&c->window, now_ms, hold_ms, &tag, &multiple, &wait_ms)) {
 		if (mq_ack(c->mq, tag, multiple, &err) != RC_OK) {
-			broker_lost(c, &err);
+			write_failed(c, &err);
 			return UINT64_MAX;
 		}
 	}
@@ -354,7 +367,7 @@ void broker_give_back(struct consumer *c, struct entry *e)
 	uint64_t tag = e->tag;
 	window_drop(&c->window, e);
 	if (c->mq != NULL && mq_nack(c->mq, tag, false, &err) != RC_OK)
-		broker_lost(c, &err);
+		write_failed(c, &err);
 }
 
 void broker_reject(struct consumer *c, struct entry *e)
@@ -364,13 +377,17 @@ void broker_reject(struct consumer *c, struct entry *e)
 	window_drop(&c->window, e);
 	if (c->mq == NULL)
 		return;
-	if (mq_reject(c->mq, tag, &err) == RC_OK) {
-		/* Acknowledge what else is done before the connection goes. */
-		(void)broker_acknowledge(c, clock_ms());
-		(void)err_set(&err, RC_UNAVAILABLE,
-			"dropped: it cannot be read beyond a message that cannot be decoded");
+	if (mq_reject(c->mq, tag, &err) != RC_OK) {
+		broker_lost(c, &err);
+		return;
 	}
-	broker_lost(c, &err);
+	/* Acknowledge what else is done before the connection goes, and say goodbye: closed over unread
+	 * bytes, the socket would take the reject back. */
+	(void)broker_acknowledge(c, clock_ms());
+	if (c->mq == NULL)
+		return;
+	drop(c, true);
+	connect_later(c, "broker_left", "nothing can be read beyond a message that cannot be decoded");
 }
 
 void broker_close(struct consumer *c)
@@ -384,5 +401,5 @@ void broker_close(struct consumer *c)
 		log_event(L_INFO, "given_back", LU("deliveries", c->window.n_held),
 			LS("queue", c->config->queue));
 	if (c->mq != NULL)
-		drop(c, c->link != LINK_POISONED);
+		drop(c, true);
 }
