@@ -281,7 +281,10 @@ static enum rc start_member(struct member *m, int channel_fd, struct err *err)
 	if (m->life++ != 0)
 		stats_add(m->slot, STATS_restarts, 1);
 	atomic_store(&m->slot->pid, m->pid);
-	if (sd_event_add_child(u->event, &m->reaper, m->pid, WEXITED, on_death, m) < 0) {
+	/* Not one-shot: a descriptor of a process may become readable a moment before wait knows of its
+	 * end, and sd-event would drop a one-shot event then: the death would never be heard of. */
+	if (sd_event_add_child(u->event, &m->reaper, m->pid, WEXITED, on_death, m) < 0 ||
+		sd_event_source_set_enabled(m->reaper, SD_EVENT_ON) < 0) {
 		kill_group(m);
 		return err_set(err, RC_RETRY, "cannot watch pid %d", m->pid);
 	}
