@@ -50,7 +50,8 @@ static const char *state_of(const struct stats_slot *slot)
 
 static bool is_of(const struct stats_slot *slot, enum stats_role role, const char *name)
 {
-	return atomic_load(&slot->role) == role && strcmp(slot->name, name) == 0;
+	return atomic_load(&slot->role) == role &&
+		bytes_equal(bytes_str(slot->name), bytes_str(name));
 }
 
 /* "2/3": alive and configured. */

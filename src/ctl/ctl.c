@@ -2,6 +2,7 @@
 /* How commands fail, find things in the configuration, and write. */
 #include "ctl/ctl.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,6 +47,7 @@ int ctl_usage(const struct ctl *ctl, const char *fmt, ...)
 
 int ctl_exit_code(const struct err *err)
 {
+	assert(err != NULL);
 	/* Insufficient privilege, and logins that were refused. */
 	if (strcmp(err->sqlstate, "42501") == 0 || strncmp(err->sqlstate, "28", 2) == 0)
 		return EX_NOPERM;

@@ -2,6 +2,7 @@
 /* Tables are kept whole, because widths are known only at the end. */
 #include "ctl/table.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 
 void table_init(struct table *t, const struct table_column *columns, size_t n_columns)
 {
+	assert(n_columns != 0);
 	*t = (struct table){.columns = columns, .n_columns = n_columns};
 }
 
@@ -38,6 +40,12 @@ void table_add_number(struct table *t, uint64_t v)
 	char text[24];
 	(void)snprintf(text, sizeof text, "%" PRIu64, v);
 	table_add(t, bytes_str(text));
+}
+
+static size_t column_of(const struct table *t, size_t i)
+{
+	assert(t->n_columns != 0);
+	return i % t->n_columns;
 }
 
 static struct bytes cell_text(const struct table *t, size_t i)
@@ -69,7 +77,7 @@ static size_t *measure(const struct table *t)
 		widths[k] = strlen(t->columns[k].name);
 	for (size_t i = 0; i < t->n_cells; i++) {
 		buf_clear(&text);
-		size_t n = add_cell(t, i, &text), k = i % t->n_columns;
+		size_t n = add_cell(t, i, &text), k = column_of(t, i);
 		if (n > widths[k])
 			widths[k] = n;
 	}
@@ -105,14 +113,14 @@ void table_print(const struct table *t, struct buf *out)
 	for (size_t i = 0; i < t->n_cells; i++) {
 		buf_clear(&text);
 		size_t width = add_cell(t, i, &text);
-		add_padded(t, i % t->n_columns, buf_bytes(&text), width, widths, out);
+		add_padded(t, column_of(t, i), buf_bytes(&text), width, widths, out);
 	}
 }
 
 static void add_json_cell(const struct table *t, size_t i, struct buf *out)
 {
-	const struct table_column *column = &t->columns[i % t->n_columns];
-	buf_addf(out, "%s\"%s\": ", i % t->n_columns == 0 ? "{" : ", ", column->name);
+	const struct table_column *column = &t->columns[column_of(t, i)];
+	buf_addf(out, "%s\"%s\": ", column_of(t, i) == 0 ? "{" : ", ", column->name);
 	if (t->cells[i].is_null)
 		buf_add_str(out, "null");
 	else if (column->is_number)
@@ -125,10 +133,10 @@ void table_print_json(const struct table *t, struct buf *out)
 {
 	buf_add_byte(out, '[');
 	for (size_t i = 0; i < t->n_cells; i++) {
-		if (i % t->n_columns == 0)
+		if (column_of(t, i) == 0)
 			buf_add_str(out, i == 0 ? "\n" : ",\n");
 		add_json_cell(t, i, out);
-		if (i % t->n_columns == t->n_columns - 1)
+		if (column_of(t, i) == t->n_columns - 1)
 			buf_add_byte(out, '}');
 	}
 	buf_add_str(out, t->n_cells != 0 ? "\n]\n" : "]\n");
