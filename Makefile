@@ -90,7 +90,7 @@ OUR_CPPFLAGS := -D_GNU_SOURCE -Isrc -Isrc/handler -Itests/unit -I$(B)/gen
 OUR_CPPFLAGS += -DHASH_FUNCTION=HASH_FNV
 OUR_CFLAGS = -std=gnu11 $(WARNINGS) $(MODE) $(HARDENING) $(CF_PROTECTION) -fPIE $(PKG_CFLAGS)
 OUR_LDFLAGS := $(filter -O% -g -f%sanitize% -fsanitize% --coverage,$(MODE)) -pie $(HARDENING_LD)
-COMPILE = $(CC) $(OUR_CPPFLAGS) $(CPPFLAGS) $(OUR_CFLAGS) $(CFLAGS) -MMD -MP
+COMPILE = $(CC) $(OUR_CPPFLAGS) $(OUR_CFLAGS) $(CPPFLAGS) $(CFLAGS) -MMD -MP
 
 # Handlers see the public header and nothing else of ours.  They are compiled without sanitizers, as
 # those of other people are.
@@ -172,7 +172,7 @@ $(B)/obj/%.o: %.c $(B)/flags | $(B)/.libraries
 $(B)/handlers/%.so: src/handlers/%.c $(B)/flags | $(B)/.libraries
 	@mkdir -p $(@D)
 	$(call say,SO)
-	$(Q)$(CC) -D_GNU_SOURCE -Isrc/handler $(CPPFLAGS) -std=gnu11 $(WARNINGS) $(PLUGIN_CFLAGS) $(CFLAGS) \
+	$(Q)$(CC) -D_GNU_SOURCE -Isrc/handler -std=gnu11 $(WARNINGS) $(PLUGIN_CFLAGS) $(CPPFLAGS) $(CFLAGS) \
 	  -MMD -MP $(PLUGIN_LDFLAGS) $(LDFLAGS) -o $@ $<
 
 # The migrations travel inside the programs; sql_files.h names them.

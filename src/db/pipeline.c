@@ -38,7 +38,7 @@ static const struct db_pending *oldest(const struct db_conn *c)
 
 static struct db_pending pop(struct db_conn *c)
 {
-	assert(c->pending_n != 0);
+	assert(c->pending != NULL && c->pending_n != 0);
 	struct db_pending p = c->pending[c->pending_first];
 	c->pending_first = (c->pending_first + 1) & (c->pending_cap - 1);
 	c->pending_n--;

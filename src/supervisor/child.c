@@ -14,8 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 enum { LAST_FIXED_FD = CHILD_STATS_FD, SPARE_FD = 64, MOST_ENVIRONMENT = 1024 };
 
 #define STACK_BYTES ((rlim_t)8 << 20)
