@@ -256,6 +256,19 @@ static int on_death(sd_event_source *source, const siginfo_t *si, void *arg)
 
 /* ---- starts ------------------------------------------------------------------------------------------- */
 
+/* The descriptor of a process may become readable a moment before wait knows of its end.  sd-event asks wait
+ * once and then forgets a one-shot event: the death would never be heard of.  Only off and on again makes
+ * its poll repeat; on alone changes nothing in the kernel. */
+static int watch_death(struct member *m)
+{
+	int r = sd_event_add_child(m->unit->event, &m->reaper, m->pid, WEXITED, on_death, m);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(m->reaper, SD_EVENT_OFF);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(m->reaper, SD_EVENT_ON);
+	return r;
+}
+
 static enum rc start_member(struct member *m, int channel_fd, struct err *err)
 {
 	struct unit *u = m->unit;
@@ -281,10 +294,7 @@ static enum rc start_member(struct member *m, int channel_fd, struct err *err)
 	if (m->life++ != 0)
 		stats_add(m->slot, STATS_restarts, 1);
 	atomic_store(&m->slot->pid, m->pid);
-	/* Not one-shot: a descriptor of a process may become readable a moment before wait knows of its
-	 * end, and sd-event would drop a one-shot event then: the death would never be heard of. */
-	if (sd_event_add_child(u->event, &m->reaper, m->pid, WEXITED, on_death, m) < 0 ||
-		sd_event_source_set_enabled(m->reaper, SD_EVENT_ON) < 0) {
+	if (watch_death(m) < 0) {
 		kill_group(m);
 		return err_set(err, RC_RETRY, "cannot watch pid %d", m->pid);
 	}
