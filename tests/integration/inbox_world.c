@@ -55,12 +55,12 @@ int admin_int(const char *fmt, ...)
 	return (int)strtol(admin("%s", sql), NULL, 10);
 }
 
-int markers(void)
+int world_markers(void)
 {
 	return admin_int("SELECT count(*) FROM inbox");
 }
 
-int effects(void)
+int world_effects(void)
 {
 	return admin_int("SELECT count(*) FROM effect");
 }
@@ -71,6 +71,9 @@ static struct config *parse(const char *consumers)
 {
 	AUTO(buf) struct buf text = {0};
 	AUTO(buf) struct buf errors = {0};
+	const char *build = getenv("INBOXD_TEST_BUILD");
+	if (build != NULL)
+		buf_addf(&text, "handlers: {directory: [\"%s/handlers\", \"%s/tests/handlers\"]}\n", build, build);
 	buf_addf(&text,
 		"database: {conninfo: \"%s options=-csearch_path=%s\", schema: %s}\n"
 		"broker: {uri: amqp://localhost}\n"
@@ -91,7 +94,9 @@ const struct config_consumer *other_config(const char *consumers)
 
 static void write_main(struct buf *out, const char *more)
 {
-	buf_add_str(out, "  main:\n    queue: q\n    handler: sql\n");
+	buf_add_str(out, "  main:\n    queue: q\n");
+	if (strstr(more, "handler:") == NULL)
+		buf_add_str(out, "    handler: sql\n");
 	for (const char *p = more; *p != '\0';) {
 		size_t n = strcspn(p, "\n");
 		buf_addf(out, "    %.*s\n", (int)n, p);

@@ -27,7 +27,8 @@ struct inbox_world {
 extern struct inbox_world world;
 
 /* A migrated schema with a table effect(key bytea), and session a open; `more` are further lines of the
- * consumer "main", not indented; "" for none. */
+ * consumer "main", not indented; "" for none.  Its handler is sql unless they name another; handlers are
+ * looked for in INBOXD_TEST_BUILD. */
 void inbox_world_begin(const char *more);
 void inbox_world_end(void);
 
@@ -42,8 +43,8 @@ const struct config_consumer *other_config(const char *consumers);
 /* A statement as the superuser; its first value as text (static). */
 const char *admin(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int admin_int(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-int markers(void);
-int effects(void);
+int world_markers(void);
+int world_effects(void);
 
 /* ---- claims ---------------------------------------------------------------------------------- */
 

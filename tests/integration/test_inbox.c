@@ -25,8 +25,8 @@ START_TEST(a_new_key_commits_with_its_work)
 {
 	inbox_world_begin("");
 	ck_assert_int_eq(run_one(&world.a, "\001k", 'x'), CLAIM_NEW);
-	ck_assert_int_eq(markers(), 1);
-	ck_assert_int_eq(effects(), 1);
+	ck_assert_int_eq(world_markers(), 1);
+	ck_assert_int_eq(world_effects(), 1);
 	ck_assert_str_eq(admin("SELECT key::text || fingerprint::text FROM inbox"),
 		"\\x016b\\x0178787878787878787878787878787878");
 	ck_assert_int_eq(db_tx_state(world.a.db), DB_TX_NONE);
@@ -41,8 +41,8 @@ START_TEST(the_same_content_again_is_a_duplicate)
 	session_open(&world.b, NULL);
 	ck_assert_int_eq(run_one(&world.a, "\001k", 'x'), CLAIM_DUPLICATE);
 	ck_assert_int_eq(run_one(&world.b, "\001k", 'x'), CLAIM_DUPLICATE);
-	ck_assert_int_eq(markers(), 1);
-	ck_assert_int_eq(effects(), 1);
+	ck_assert_int_eq(world_markers(), 1);
+	ck_assert_int_eq(world_effects(), 1);
 	inbox_world_end();
 }
 END_TEST
@@ -55,8 +55,8 @@ START_TEST(other_content_is_looked_at_and_what_cannot_be_compared_is_a_duplicate
 	ck_assert_int_eq(run_one(&world.a, "\001k", '\0'), CLAIM_DUPLICATE);
 	(void)run_one(&world.a, "\001none", '\0');
 	ck_assert_int_eq(run_one(&world.a, "\001none", 'x'), CLAIM_DUPLICATE);
-	ck_assert_int_eq(markers(), 2);
-	ck_assert_int_eq(effects(), 2);
+	ck_assert_int_eq(world_markers(), 2);
+	ck_assert_int_eq(world_effects(), 2);
 	inbox_world_end();
 }
 END_TEST
@@ -83,7 +83,7 @@ START_TEST(keys_are_bytes_to_their_last_one)
 		work(&world.a, &c);
 		MUST_OK(commit(&world.a, &c, 1, 1, NULL));
 	}
-	ck_assert_int_eq(markers(), 10);
+	ck_assert_int_eq(world_markers(), 10);
 	ck_assert_int_eq(admin_int("SELECT count(*) FROM inbox JOIN effect USING (key)"), 10);
 	inbox_world_end();
 }
@@ -96,7 +96,7 @@ START_TEST(a_rollback_leaves_nothing)
 	MUST_OK(begin(&world.a, &c, 1));
 	exec(&world.a, "INSERT INTO effect VALUES ('x')");
 	roll_back(&world.a);
-	ck_assert_int_eq(markers() + effects(), 0);
+	ck_assert_int_eq(world_markers() + world_effects(), 0);
 	ck_assert_int_eq(run_one(&world.a, "\001k", 'x'), CLAIM_NEW);
 	inbox_world_end();
 }
@@ -132,7 +132,7 @@ START_TEST(a_key_in_hand_elsewhere_is_busy_and_holds_nobody_up)
 	work(&world.a, &claims[2]);
 	MUST_OK(commit(&world.a, claims, 3, 2, NULL));
 	ck_assert_int_eq(claims[1].state, CLAIM_BUSY);
-	ck_assert_int_eq(markers(), 2);
+	ck_assert_int_eq(world_markers(), 2);
 	held.is_handled = true;
 	MUST_OK(commit(&world.b, &held, 1, 0, NULL));
 	ck_assert_int_eq(run_one(&world.a, "\001b", 'x'), CLAIM_DUPLICATE);
@@ -212,7 +212,7 @@ START_TEST(messages_without_key_leave_no_marker_alone_or_among_others)
 		MUST_OK(commit(&world.a, &c, 1, 1, NULL));
 		ck_assert_int_eq(c.state, CLAIM_UNKEYED);
 	}
-	ck_assert_int_eq(markers(), 0);
+	ck_assert_int_eq(world_markers(), 0);
 	struct claim none[] = {claim_of("", '\0'), claim_of("", '\0')};
 	MUST_OK(begin(&world.a, none, 2));
 	MUST_OK(commit(&world.a, none, 2, 0, NULL));
@@ -230,7 +230,7 @@ START_TEST(messages_without_key_leave_no_marker_alone_or_among_others)
 	}
 	ck_assert_int_eq(mixed[2].state, CLAIM_DUPLICATE);
 	ck_assert_int_eq(mixed[3].state, CLAIM_NEW);
-	ck_assert_int_eq(markers(), 2);
+	ck_assert_int_eq(world_markers(), 2);
 	inbox_world_end();
 }
 END_TEST
@@ -281,8 +281,8 @@ START_TEST(a_batch_of_a_thousand_finds_each_key_as_it_is)
 			ck_assert_int_eq(claims[i].state, CLAIM_LOOK);
 	}
 	ck_assert_uint_eq(handled, 600);
-	ck_assert_int_eq(effects(), 600);
-	ck_assert_int_eq(markers(), 800);
+	ck_assert_int_eq(world_effects(), 600);
+	ck_assert_int_eq(world_markers(), 800);
 	inbox_world_end();
 }
 END_TEST
@@ -307,7 +307,7 @@ START_TEST(two_sessions_that_want_the_same_thousand_never_wait_for_each_other)
 	for (size_t i = 0; i < BATCH / 2; i++)
 		mine[i].is_handled = true;
 	MUST_OK(commit(&world.a, mine, BATCH / 2, 0, NULL));
-	ck_assert_int_eq(markers(), BATCH);
+	ck_assert_int_eq(world_markers(), BATCH);
 	inbox_world_end();
 }
 END_TEST
@@ -455,7 +455,7 @@ START_TEST(with_the_guard_a_handlers_commit_takes_everything_back)
 	c.is_handled = true;
 	ck_assert_int_eq(commit(&world.a, &c, 1, 0, &gate_failed), RC_RETRY);
 	ck_assert(gate_failed);
-	ck_assert_int_eq(markers() + effects(), 0);
+	ck_assert_int_eq(world_markers() + world_effects(), 0);
 	ck_assert_int_eq(admin_int("SELECT count(*) FROM guard"), 0);
 	inbox_world_end();
 }
@@ -472,7 +472,7 @@ START_TEST(the_guard_lets_our_own_commit_through_and_is_gone)
 		work(&world.a, &c);
 		MUST_OK(commit(&world.a, &c, 1, 1, NULL));
 	}
-	ck_assert_int_eq(effects(), 3);
+	ck_assert_int_eq(world_effects(), 3);
 	ck_assert_int_eq(admin_int("SELECT count(*) FROM guard"), 0);
 	inbox_world_end();
 }
@@ -490,7 +490,7 @@ START_TEST(an_error_of_the_work_takes_the_claims_with_it)
 	ck_assert_int_eq(commit(&world.a, claims, 2, 3, &gate_failed), RC_REJECT);
 	ck_assert_str_eq(world.err.sqlstate, "22012");
 	ck_assert(!gate_failed); /* the handler's own division, not the gate's */
-	ck_assert_int_eq(markers() + effects(), 0);
+	ck_assert_int_eq(world_markers() + world_effects(), 0);
 	ck_assert_int_eq(run_one(&world.a, "\001a", 'x'), CLAIM_NEW);
 	inbox_world_end();
 }
@@ -506,7 +506,7 @@ START_TEST(a_constraint_that_fails_at_commit_takes_everything_back)
 	work(&world.a, &c);
 	ck_assert_int_eq(commit(&world.a, &c, 1, 2, NULL), RC_REJECT);
 	ck_assert_str_eq(world.err.sqlstate, "23505");
-	ck_assert_int_eq(markers() + effects(), 0);
+	ck_assert_int_eq(world_markers() + world_effects(), 0);
 	ck_assert_int_eq(run_one(&world.a, "\001k", 'x'), CLAIM_NEW);
 	inbox_world_end();
 }
@@ -585,7 +585,7 @@ START_TEST(a_warning_of_the_handlers_casts_no_doubt_on_the_commit)
 	(void)admin("CREATE CONSTRAINT TRIGGER late AFTER INSERT ON effect DEFERRABLE INITIALLY DEFERRED "
 		    "FOR EACH ROW EXECUTE FUNCTION warn()");
 	ck_assert_int_eq(run_one(&world.a, "\001l", 'x'), CLAIM_NEW);
-	ck_assert_int_eq(effects(), 2);
+	ck_assert_int_eq(world_effects(), 2);
 	inbox_world_end();
 }
 END_TEST
@@ -732,7 +732,7 @@ START_TEST(a_session_lost_before_or_inside_the_transaction_commits_nothing)
 	enum rc rc = commit(&world.a, &c, 1, 2, NULL);
 	did_terminate(child);
 	never_ok(rc, "a statement of the work");
-	ck_assert_int_eq(markers() + effects(), 0);
+	ck_assert_int_eq(world_markers() + world_effects(), 0);
 	ck_assert_int_eq(run_one(&world.a, "\001k", 'x'), CLAIM_NEW);
 	inbox_world_end();
 }
@@ -756,7 +756,7 @@ START_TEST(a_session_lost_in_commit_leaves_the_outcome_to_the_next_claim)
 	session_open(&world.a, NULL);
 	(void)admin("DROP TRIGGER wait ON effect");
 	ck_assert_int_eq(run_one(&world.a, "\001k", 'x'), CLAIM_NEW);
-	ck_assert_int_eq(effects(), 1);
+	ck_assert_int_eq(world_effects(), 1);
 	inbox_world_end();
 }
 END_TEST
@@ -914,8 +914,8 @@ START_TEST(sessions_lost_at_any_moment_lose_nothing_and_repeat_nothing)
 	}
 	(void)close(killer);
 	ck_assert_int_ge(lost, LOSSES);
-	ck_assert_int_eq(effects(), keys);
-	ck_assert_int_eq(markers(), keys);
+	ck_assert_int_eq(world_effects(), keys);
+	ck_assert_int_eq(world_markers(), keys);
 	ck_assert_int_eq(admin_int("SELECT count(DISTINCT key) FROM effect"), keys);
 	inbox_world_end();
 }

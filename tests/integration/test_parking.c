@@ -70,7 +70,7 @@ START_TEST(a_message_is_parked_whole)
 	ck_assert_str_eq(row("body"), "\\x0001ff2062696e61727900");
 	ck_assert_str_eq(row("body_size"), "11");
 	ck_assert_str_eq(row("fingerprint"), "\\x0178787878787878787878787878787878");
-	ck_assert_int_eq(markers(), 0); /* claimed on the way, and taken back */
+	ck_assert_int_eq(world_markers(), 0); /* claimed on the way, and taken back */
 	inbox_world_end();
 }
 END_TEST
@@ -159,7 +159,7 @@ START_TEST(committed_work_makes_it_a_duplicate_whatever_is_to_be_parked)
 	ck_assert_int_eq(park_one("\001k", '\0', "failed"), PARK_DUPLICATE);
 	ck_assert_int_eq(park_one("\001n", 'x', "failed"), PARK_DUPLICATE);
 	ck_assert_int_eq(rows("true"), 0);
-	ck_assert_int_eq(markers(), 2);
+	ck_assert_int_eq(world_markers(), 2);
 	inbox_world_end();
 }
 END_TEST
@@ -223,7 +223,7 @@ START_TEST(nothing_known_means_claim_it_again)
 {
 	inbox_world_begin("");
 	ck_assert_int_eq(park_one("\001k", 'x', NULL), PARK_AGAIN);
-	ck_assert_int_eq(rows("true") + markers(), 0);
+	ck_assert_int_eq(rows("true") + world_markers(), 0);
 	ck_assert_int_eq(run_one(&world.a, "\001k", 'x'), CLAIM_NEW);
 	inbox_world_end();
 }
@@ -506,9 +506,9 @@ static void run_due(const char *key, bool right_token)
 	} else {
 		roll_back(&world.a);
 	}
-	ck_assert_int_eq(effects(), right_token);
+	ck_assert_int_eq(world_effects(), right_token);
 	ck_assert_int_eq(rows("true"), !right_token);
-	ck_assert_int_eq(markers(), right_token && key != NULL);
+	ck_assert_int_eq(world_markers(), right_token && key != NULL);
 	due_done(&d);
 	(void)admin("DELETE FROM parked");
 	(void)admin("DELETE FROM inbox");

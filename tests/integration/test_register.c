@@ -82,7 +82,7 @@ START_TEST(what_an_operator_accepts_is_the_same_consumer_from_then_on)
 	ck_assert_int_eq(register_as(edited, "/v"), world.a.x.id);
 	ck_assert_str_eq(admin("SELECT (accepted_at IS NOT NULL)::text FROM consumer"), "true");
 	ck_assert_int_eq(register_as("  main:\n    queue: q\n    handler: sql\n", "/"), 0);
-	ck_assert_int_eq(markers(), 1);
+	ck_assert_int_eq(world_markers(), 1);
 	inbox_world_end();
 }
 END_TEST
@@ -193,7 +193,7 @@ START_TEST(nothing_outside_our_transactions_can_write)
 	ck_assert_str_eq(world.err.sqlstate, "25006");
 	ck_assert_int_eq(run_one(&world.a, "\001k", 'x'), CLAIM_NEW);
 	ck_assert_int_ne(exec("INSERT INTO effect VALUES ('x')"), RC_OK);
-	ck_assert_int_eq(effects(), 1);
+	ck_assert_int_eq(world_effects(), 1);
 	inbox_world_end();
 }
 END_TEST
@@ -266,7 +266,7 @@ START_TEST(statements_that_a_handler_deallocated_are_parsed_again)
 	ck_assert_int_ne(begin(&world.a, &c, 1), RC_OK);
 	ck_assert_str_eq(world.err.sqlstate, "26000");
 	ck_assert_int_eq(run_one(&world.a, "\001l", 'x'), CLAIM_NEW);
-	ck_assert_int_eq(effects(), 2);
+	ck_assert_int_eq(world_effects(), 2);
 	inbox_world_end();
 }
 END_TEST
