@@ -5,8 +5,9 @@
 #   tests/deps.sh build|demo|check|lint          installs them
 #   tests/deps.sh list build|demo|check|lint     names them
 #
-# demo contains build, check contains demo; lint is build and the tools of developers.  As root it installs what is missing; otherwise it prints the one
-# line that would, and fails.  The servers that come along are not started by it.
+# demo contains build, check contains demo; lint is build and the tools of developers.  As root it installs
+# what is missing; otherwise it prints the one line that would, and fails.  The servers that come along are
+# not started by it.
 set -euo pipefail
 
 # package, and how to tell that it is there where another one may give the same (a newer Node, say).
