@@ -15,8 +15,8 @@
 
 /* Whether a name is that of a type: string, bytes, base64, bool, int8, … */
 bool amqp_is_type(struct bytes name);
-/* All of them, for help and errors: "string, bytes, …". */
-void amqp_add_types(struct buf *out);
+/* What the type with that letter on the wire is called; "?" if there is none. */
+const char *amqp_type_of_letter(uint8_t letter);
 
 /* Appends letter and content in wire form; RC_REJECT with what is wrong, out then undefined. */
 enum rc amqp_add_text(

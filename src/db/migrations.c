@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fd.h"
 #include "base/hash.h"
 
 /* The assembler takes the file in as it is; a NUL behind it makes it a string. */
@@ -73,36 +72,15 @@ const char *migrations_template(const char *name)
 	return NULL;
 }
 
-static void add_doubled(struct buf *out, const char *text, char quote)
-{
-	buf_add_byte(out, (uint8_t)quote);
-	for (; *text != '\0'; text++) {
-		if (*text == quote)
-			buf_add_byte(out, (uint8_t)quote);
-		buf_add_byte(out, (uint8_t)*text);
-	}
-	buf_add_byte(out, (uint8_t)quote);
-}
-
 void sql_add_identifier(struct buf *out, const char *name)
 {
-	add_doubled(out, name, '"');
-}
-
-void sql_add_literal(struct buf *out, const char *text)
-{
-	if (strchr(text, '\\') == NULL) {
-		add_doubled(out, text, '\'');
-		return;
+	buf_add_byte(out, '"');
+	for (; *name != '\0'; name++) {
+		if (*name == '"')
+			buf_add_byte(out, '"');
+		buf_add_byte(out, (uint8_t)*name);
 	}
-	AUTO(buf) struct buf escaped = {0};
-	for (; *text != '\0'; text++) {
-		if (*text == '\\')
-			buf_add_byte(&escaped, '\\');
-		buf_add_byte(&escaped, (uint8_t)*text);
-	}
-	buf_add_str(out, " E");
-	add_doubled(out, buf_str(&escaped), '\'');
+	buf_add_byte(out, '"');
 }
 
 void sql_add_filled(struct buf *out, const char *text, const char *schema, const char *role)

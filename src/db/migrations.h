@@ -29,8 +29,6 @@ const char *migrations_template(const char *name);
 
 /* `name` as a quoted SQL identifier: a"b becomes "a""b". */
 void sql_add_identifier(struct buf *out, const char *name);
-/* text as an SQL string literal, whatever standard_conforming_strings says. */
-void sql_add_literal(struct buf *out, const char *text);
 
 /* Appends text with @schema@ and @role@ replaced by the quoted names; role may be NULL where the
  * text has no @role@.  Any other @word@ is left as it is. */

@@ -81,15 +81,6 @@ START_TEST(fills_in_quoted_names_and_nothing_else)
 }
 END_TEST
 
-START_TEST(quotes_literals)
-{
-	AUTO(buf) struct buf out = {0};
-	sql_add_literal(&out, "it's");
-	sql_add_literal(&out, "a\\b'");
-	ck_assert_str_eq(buf_str(&out), "'it''s' E'a\\\\b'''");
-}
-END_TEST
-
 START_TEST(finds_the_line_of_a_character)
 {
 	ck_assert_uint_eq(script_line("SELECT 1", 1), 1);
@@ -235,7 +226,7 @@ END_TEST
 UNIT_SUITE("db/migrations", grants_everything_that_is_created_to_somebody,
 	holds_every_file_of_sql_byte_for_byte, numbers_migrations_from_one_without_gaps,
 	leaves_transactions_to_the_program_that_applies_it, has_a_template_for_each_kind_of_role,
-	fills_in_quoted_names_and_nothing_else, quotes_literals, finds_the_line_of_a_character,
+	fills_in_quoted_names_and_nothing_else, finds_the_line_of_a_character,
 	plans_what_is_missing, refuses_a_newer_database_and_names_the_program_to_use,
 	refuses_a_file_that_was_changed_after_it_was_applied, refuses_a_gap,
 	prints_a_script_that_records_what_it_does,
