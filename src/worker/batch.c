@@ -10,6 +10,9 @@
 #include <assert.h>
 #include <stdio.h>
 
+/* Sessions lost in a row, nothing committed in between, until a message is charged with it. */
+enum { MOST_LOSSES = 5 };
+
 /* A message of the batch, through all its stages. */
 struct job {
 	struct item item;
@@ -31,7 +34,7 @@ struct batch {
 	struct host_item *hosts; /* in order of delivery: new ones only */
 	size_t n_hosts;
 	uint64_t until_us; /* no handler is started past it, but the first */
-	bool is_lost_inside; /* the session was, while a handler ran */
+	bool is_lost_inside; /* it was a handler's statement, and COMMIT was not executed */
 	size_t results; /* statements of ours that stand behind the handlers' */
 	size_t failed;  /* index in hosts of the one to blame; n_hosts: nobody in particular */
 };
@@ -85,9 +88,20 @@ static bool is_to_be_handled(const struct job *job)
 	       (job->claim->state == CLAIM_NEW || job->claim->state == CLAIM_UNKEYED);
 }
 
+/* What an earlier try of the same transaction has left. */
+static void forget_hosts(struct batch *b)
+{
+	for (size_t i = 0; i < b->n_hosts; i++)
+		host_item_done(&b->hosts[i]);
+	for (size_t i = 0; i < b->n; i++)
+		b->jobs[i].host = NULL;
+	b->n_hosts = 0;
+	b->failed = 0;
+	b->results = 0;
+}
+
 static void collect_hosts(struct batch *b)
 {
-	b->n_hosts = 0;
 	for (size_t i = 0; i < b->n; i++) {
 		struct job *job = &b->jobs[i];
 		if (!is_to_be_handled(job))
@@ -138,8 +152,7 @@ static enum rc handle(struct batch *b, struct err *err)
 	host_set_step(w->host, before_entry, b);
 	enum rc rc = host_handle(w->host, b->hosts, b->n_hosts, &b->failed, err);
 	stats_set(w->slot, STATS_handler_since_ms, 0);
-	/* A session lost in between, without a word from the server. */
-	b->is_lost_inside = rc == RC_UNAVAILABLE && err->sqlstate[0] == '\0';
+	b->is_lost_inside = rc == RC_UNAVAILABLE;
 	if (rc != RC_OK)
 		return rc;
 	for (size_t i = 0; i < b->n; i++)
@@ -154,6 +167,8 @@ static enum rc settle_handlers(void *arg, struct err *err)
 	if (b->n_hosts == 0)
 		return RC_OK;
 	enum rc rc = host_settle(b->w->host, b->hosts, b->n_hosts, &b->failed, err);
+	/* A named error of a handler's statement has kept the server from COMMIT. */
+	b->is_lost_inside = rc == RC_UNAVAILABLE && err->sqlstate[0] != '\0';
 	for (size_t i = 0; rc == RC_OK && i < b->results; i++)
 		rc = db_next(b->w->db, NULL, err);
 	return rc;
@@ -175,8 +190,7 @@ static enum rc transact(struct batch *b, struct err *err)
 {
 	struct worker *w = b->w;
 	bool gate_failed = false;
-	b->results = 0;
-	b->n_hosts = 0;
+	forget_hosts(b);
 	if (inbox_begin(&w->inbox, b->claims, b->n_claims, err) != RC_OK)
 		/* Our own statements failed: no message is to blame. */
 		return db_error_is_serialization(err->sqlstate) ? RC_RETRY : RC_UNAVAILABLE;
@@ -190,6 +204,8 @@ static enum rc transact(struct batch *b, struct err *err)
 	}
 	rc = inbox_commit(
 		&w->inbox, b->claims, b->n_claims, settle_handlers, b, &gate_failed, err);
+	if (rc == RC_UNKNOWN && b->is_lost_inside)
+		rc = err->rc = RC_UNAVAILABLE;
 	if (gate_failed && b->n_hosts == 1) {
 		b->failed = 0;
 		b->hosts[0].verdict = HOST_BROKEN;
@@ -314,29 +330,58 @@ static void conclude_failure(struct batch *b, const struct err *err)
 	park_failed(b->w, job);
 }
 
-/* If the database answers, it was the handler that lost the session of its message; else it is an outage
- * and nobody's fault. */
-static void conclude_lost(struct batch *b, const struct err *err)
+/* Whether the server said that it, or somebody outside, ended the session: shutdown, crash of another
+ * backend, an operator. */
+static bool is_from_outside(const struct err *err)
+{
+	return strncmp(err->sqlstate, "57P", 3) == 0;
+}
+
+/* The message that ran alone is charged with it. */
+static void blame(struct batch *b, const struct err *err)
 {
 	struct worker *w = b->w;
+	struct job *job = culprit(b);
+	assert(job != NULL); /* a handler ran */
+	struct park park = park_of(job);
+	if (err->sqlstate[0] != '\0' && !is_from_outside(err)) {
+		job->host->verdict = HOST_RETRY;
+		(void)snprintf(job->host->reason, sizeof job->host->reason, "%s", err->text);
+		(void)snprintf(job->host->sqlstate, sizeof job->host->sqlstate, "%s", err->sqlstate);
+		park_failed(w, job);
+		return;
+	}
+	park.crashes++;
+	verdict_dispose_crash(w->consumer, attempts_of(job), random_u32(), &park);
+	park.reason = park_reason_name(PARK_CRASHED);
+	park.detail = "the session was lost while the handler ran, and the database answers";
+	job->verdict = worker_park(w, &park, job->item.flags);
+	if (job->verdict == VERDICT_PARKED)
+		stats_add(w->slot, STATS_crashed, 1);
+}
+
+/* The session is gone, or the server lacks something.  If the database answers at once, it was the message
+ * that ran alone; else it is an outage and nobody's fault.  Where the server names a cause outside, or
+ * COMMIT may have been sent, that is believed - but not for ever of one and the same message, or it
+ * would hold up all behind it.  Parking looks whether the work did commit after all. */
+static void conclude_lost(struct batch *b, enum rc rc, const struct err *err)
+{
+	struct worker *w = b->w;
+	bool is_certain = rc == RC_UNAVAILABLE && !is_from_outside(err);
 	worker_lost(w, err);
-	if (!b->is_lost_inside)
+	if (b->n_hosts == 0)
 		return;
 	if (b->n_hosts > 1) {
 		split(b);
 		return;
 	}
+	if (!is_certain && w->losses <= MOST_LOSSES)
+		return;
 	if (!worker_connect(w))
 		return;
-	struct job *job = culprit(b);
-	assert(job != NULL); /* a handler ran */
-	struct park park = park_of(job);
-	park.crashes++;
-	verdict_dispose_crash(w->consumer, attempts_of(job), random_u32(), &park);
-	park.reason = park_reason_name(PARK_CRASHED);
-	park.detail = "the session was lost while the handler ran, and the database answers";
-	stats_add(w->slot, STATS_crashed, 1);
-	job->verdict = worker_park(w, &park, job->item.flags);
+	blame(b, err);
+	if (w->db != NULL)
+		worker_succeeded(w);
 }
 
 static void after(struct batch *b, enum rc rc, const struct err *err)
@@ -350,10 +395,8 @@ static void after(struct batch *b, enum rc rc, const struct err *err)
 			conclude(w, &b->jobs[i]);
 		break;
 	case RC_UNKNOWN:
-		worker_lost(w, err);
-		break;
 	case RC_UNAVAILABLE:
-		conclude_lost(b, err);
+		conclude_lost(b, rc, err);
 		break;
 	case RC_RETRY:
 	case RC_REJECT:
@@ -375,6 +418,16 @@ static void clean_session(struct batch *b)
 		worker_lost(w, &err);
 }
 
+/* The server could not serialise it with others: nobody's fault, and likely to go well the next time.  A
+ * handler that rejects all the same has its way. */
+static bool is_conflict(const struct batch *b, const struct err *err)
+{
+	const char *state = err->sqlstate;
+	if (b->failed < b->n_hosts && b->hosts[b->failed].verdict == HOST_RETRY)
+		state = b->hosts[b->failed].sqlstate;
+	return db_error_is_serialization(state);
+}
+
 static void run(struct batch *b)
 {
 	struct err err = {.rc = RC_OK};
@@ -387,7 +440,7 @@ static void run(struct batch *b)
 	prepare_claims(b);
 	for (int tries = 0; tries < VERDICT_SERIALIZATION_TRIES && b->n_claims != 0; tries++) {
 		rc = transact(b, &err);
-		if (rc == RC_OK || !db_error_is_serialization(err.sqlstate))
+		if (rc != RC_RETRY || !is_conflict(b, &err))
 			break;
 	}
 	/* Handlers' leftovers go before our own next transaction. */

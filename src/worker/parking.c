@@ -125,7 +125,17 @@ static void plan(struct worker *w, const struct order *order, char *detail, size
 		return;
 	ret->crashes = order->item.crashes;
 	verdict_dispose_crash(w->consumer, order->item.crashes, random_u32(), ret);
-	stats_add(w->slot, order->reason == PARK_CRASHED ? STATS_crashed : STATS_timed_out, 1);
+}
+
+/* Once for each run, however often its parking was put off. */
+static void count_crash(struct worker *w, enum park_reason reason, enum verdict verdict)
+{
+	if (verdict != VERDICT_PARKED && verdict != VERDICT_DUPLICATE)
+		return;
+	if (reason == PARK_CRASHED)
+		stats_add(w->slot, STATS_crashed, 1);
+	if (reason == PARK_TIMED_OUT)
+		stats_add(w->slot, STATS_timed_out, 1);
 }
 
 static void add_fingerprint(struct worker *w, struct park *park, struct buf *fingerprint)
@@ -153,6 +163,7 @@ void parking_run(struct worker *w, struct bytes payload)
 	add_fingerprint(w, &park, &fingerprint);
 	const struct answer answer = {
 		.ref = order.item.ref, .verdict = worker_park(w, &park, order.item.flags)};
+	count_crash(w, order.reason, answer.verdict);
 	buf_done(&fingerprint);
 	worker_answer(w, &answer, 1);
 }

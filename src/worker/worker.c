@@ -76,6 +76,7 @@ static void disconnect(struct worker *w)
 	inbox_done(&w->inbox);
 	db_conn_close(w->db);
 	w->db = NULL;
+	w->stream.is_open = false; /* what came of a large body went with the session */
 }
 
 void worker_lost(struct worker *w, const struct err *err)

@@ -97,6 +97,31 @@ START_TEST(a_handlers_delay_is_a_year_at_most)
 }
 END_TEST
 
+static struct park dispose_crash(uint32_t crashes, uint32_t attempts)
+{
+	static const struct config_consumer c = {.crash_limit = 3,
+		.retry_immediate = 2,
+		.retry_delays_ms = delays,
+		.n_retry_delays = 2};
+	struct park park = {.crashes = crashes, .delay_ms = 77};
+	verdict_dispose_crash(&c, attempts, 0, &park);
+	ck_assert_uint_eq(park.attempts, attempts);
+	ck_assert_uint_eq(park.crashes, crashes);
+	return park;
+}
+
+START_TEST(a_crash_waits_until_there_are_enough_of_them_or_no_attempts_are_left)
+{
+	ck_assert_str_eq(dispose_crash(1, 1).state, "waiting");
+	ck_assert_str_eq(dispose_crash(2, 4).state, "waiting");
+	ck_assert_str_eq(dispose_crash(3, 3).state, "failed");
+	ck_assert_str_eq(dispose_crash(1, 5).state, "failed");
+	ck_assert_uint_eq(dispose_crash(1, 2).delay_ms, 0);
+	ck_assert_uint_eq(dispose_crash(1, 3).delay_ms, 10000);
+	ck_assert_uint_eq(dispose_crash(3, 3).delay_ms, 0);
+}
+END_TEST
+
 START_TEST(a_duplicate_has_one_cause)
 {
 	ck_assert_int_eq(verdict_duplicate_cause(0, false), STATS_duplicates_republished);
@@ -111,4 +136,5 @@ END_TEST
 
 UNIT_SUITE("worker/verdict", only_a_retry_waits_and_only_while_attempts_are_left,
 	the_reason_tells_what_happened, the_delay_follows_the_schedule_unless_the_handler_names_one,
-	what_does_not_wait_has_no_delay, a_handlers_delay_is_a_year_at_most, a_duplicate_has_one_cause)
+	what_does_not_wait_has_no_delay,
+	a_crash_waits_until_there_are_enough_of_them_or_no_attempts_are_left, a_handlers_delay_is_a_year_at_most, a_duplicate_has_one_cause)
