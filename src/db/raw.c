@@ -4,13 +4,23 @@
 
 #include <assert.h>
 
+enum { MOST_LEFT_OVER = 100000 }; /* statements that a handler leaves unfetched in a pipeline */
+
 /* Takes everything that is still to come, whatever state the connection was left in. */
 static void drain(struct db_conn *c)
 {
-	PGresult *res;
-	while (PQstatus(c->pg) == CONNECTION_OK && (res = PQgetResult(c->pg)) != NULL) {
+	/* In a pipeline that the handler has begun, NULL ends one statement only; ours is the last Sync. */
+	int left = PQpipelineStatus(c->pg) != PQ_PIPELINE_OFF ? MOST_LEFT_OVER : 0;
+	while (PQstatus(c->pg) == CONNECTION_OK) {
+		PGresult *res = PQgetResult(c->pg);
 		ExecStatusType status = PQresultStatus(res);
+		if (res == NULL && left-- <= 0)
+			break;
+		if (res == NULL)
+			continue;
 		PQclear(res);
+		if (left > 0 && PQexitPipelineMode(c->pg) == 1)
+			left = 0;
 		if (status == PGRES_COPY_IN || status == PGRES_COPY_BOTH)
 			(void)PQputCopyEnd(c->pg, "left open by the handler");
 		if (status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH) {

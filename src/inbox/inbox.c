@@ -51,7 +51,8 @@ static const char *const texts[SQL_COUNT] = {
 	/* Fails, and with it the COMMIT behind it, unless the claiming transaction is still open. */
 	[SQL_GATE] = "SELECT 1 / (current_setting('inboxd.tx', true) IS NOT DISTINCT FROM $1)::integer, "
 		     "set_config('inboxd.commit', $1, true), set_config('synchronous_commit', $2, true), "
-		     "set_config('statement_timeout', '0', true)",
+		     "set_config('statement_timeout', '0', true), "
+		     "set_config('client_min_messages', 'warning', true)",
 	[SQL_COMMIT] = "COMMIT",
 	[SQL_ROLLBACK] = "ROLLBACK",
 	[SQL_RESULT] = "INSERT INTO @.result (consumer, key, data, content_type) "

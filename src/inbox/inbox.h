@@ -115,6 +115,7 @@ enum rc inbox_park(struct inbox *x, const struct park *park, enum park_outcome *
 struct park_stream {
 	int64_t id;
 	uint32_t seq;
+	bool is_redelivered;
 	struct hash hash; /* freed by park_stream_done */
 };
 enum rc inbox_park_begin(struct inbox *x, const struct park *park, struct park_stream *ret,

@@ -147,6 +147,7 @@ enum rc inbox_park_begin(
 		return err_ctx(err, "parking");
 	}
 	ret->seq = 0;
+	ret->is_redelivered = park->message->redelivered;
 	begin_hash(&ret->hash, park->message);
 	return RC_OK;
 }
@@ -177,6 +178,12 @@ enum rc inbox_park_end(
 	if (db_exec(x->db, x->sql[SQL_NAME_STREAM], 2, args, false, &named, err) != RC_OK) {
 		inbox_abandon(x);
 		return err_ctx(err, "parking a large body");
+	}
+	/* A copy that came before is left alone - which only one that is delivered again can be. */
+	if (db_result_rows(named) != 1 &&
+		(!stream->is_redelivered || db_tx_state(x->db) != DB_TX_OPEN)) {
+		inbox_abandon(x);
+		return err_set(err, RC_UNAVAILABLE, "the transaction of a large body is gone");
 	}
 	*ret = db_result_rows(named) == 1 ? PARK_PARKED : PARK_PRESENT;
 	if (*ret == PARK_PRESENT)

@@ -151,7 +151,6 @@ static enum rc handle(struct batch *b, struct err *err)
 	b->until_us = clock_us() + (uint64_t)w->consumer->batch_time_ms * 1000;
 	host_set_step(w->host, before_entry, b);
 	enum rc rc = host_handle(w->host, b->hosts, b->n_hosts, &b->failed, err);
-	stats_set(w->slot, STATS_handler_since_ms, 0);
 	b->is_lost_inside = rc == RC_UNAVAILABLE;
 	if (rc != RC_OK)
 		return rc;
@@ -198,12 +197,13 @@ static enum rc transact(struct batch *b, struct err *err)
 	if (b->n_claims == 1 && b->claims[0].parked != 0 && b->n_hosts == 0)
 		return inbox_rollback(&w->inbox, err); /* a retry not ours: its row must stay */
 	enum rc rc = handle(b, err);
-	if (rc != RC_OK) {
+	/* The watch goes on over the statements that were queued, and their triggers at COMMIT. */
+	if (rc == RC_OK)
+		rc = inbox_commit(
+			&w->inbox, b->claims, b->n_claims, settle_handlers, b, &gate_failed, err);
+	else
 		roll_back(b);
-		return rc;
-	}
-	rc = inbox_commit(
-		&w->inbox, b->claims, b->n_claims, settle_handlers, b, &gate_failed, err);
+	stats_set(w->slot, STATS_handler_since_ms, 0);
 	if (rc == RC_UNKNOWN && b->is_lost_inside)
 		rc = err->rc = RC_UNAVAILABLE;
 	if (gate_failed && b->n_hosts == 1) {
@@ -322,6 +322,10 @@ static void conclude_failure(struct batch *b, const struct err *err)
 		return;
 	}
 	struct host_item *host = job->host;
+	if (host->verdict == HOST_NOT_RUN) { /* a statement of our own failed before it */
+		worker_lost(b->w, err);
+		return;
+	}
 	if (host->verdict == HOST_DONE) { /* the commit failed, a deferred constraint say */
 		host->verdict = err->rc == RC_REJECT ? HOST_REJECT : HOST_RETRY;
 		(void)snprintf(host->reason, sizeof host->reason, "%s", err->text);
@@ -443,11 +447,14 @@ static void run(struct batch *b)
 		if (rc != RC_RETRY || !is_conflict(b, &err))
 			break;
 	}
-	/* Handlers' leftovers go before our own next transaction. */
-	if (rc != RC_UNKNOWN && rc != RC_UNAVAILABLE)
+	/* Handlers' leftovers go before our own next transaction.  A session beyond cleaning is replaced: the
+	 * verdict stands. */
+	if (rc != RC_UNKNOWN && rc != RC_UNAVAILABLE) {
 		clean_session(b);
-	if (b->w->db != NULL)
-		after(b, rc, &err);
+		if (b->w->db == NULL)
+			(void)worker_connect(b->w);
+	}
+	after(b, rc, &err);
 	stats_set(b->w->slot, STATS_in_hand, 0);
 }
 

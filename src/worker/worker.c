@@ -68,11 +68,19 @@ void worker_log(enum log_level level, const char *event, struct bytes key, const
 
 /* ---- the session ------------------------------------------------------------------------------- */
 
+/* The handler's own code runs: the supervisor ends it when it takes too long. */
+static void watch(struct worker *w, bool on)
+{
+	stats_set(w->slot, STATS_handler_since_ms, on ? clock_ms() : 0);
+}
+
 static void disconnect(struct worker *w)
 {
 	if (w->db == NULL)
 		return;
+	watch(w, true);
 	host_close(w->host);
+	watch(w, false);
 	inbox_done(&w->inbox);
 	db_conn_close(w->db);
 	w->db = NULL;
@@ -114,8 +122,10 @@ static enum rc connect_once(struct worker *w, uint64_t *ret_next_due_ms, struct 
 		rc = inbox_register(&w->inbox, w->vhost, err);
 	if (rc == RC_OK)
 		rc = retry_repay(w, err);
+	watch(w, true);
 	if (rc == RC_OK)
 		rc = host_open(w->host, w->db, &errors, err);
+	watch(w, false);
 	if (rc == RC_OK)
 		rc = inbox_next_due(&w->inbox, ret_next_due_ms, err);
 	if (rc != RC_OK)
@@ -258,7 +268,10 @@ int worker_main(const struct config *config, const struct config_consumer *consu
 		return code;
 	}
 	w.host = host_new(&w.handler, consumer);
-	if (host_check(w.host, &errors) == RC_OK) {
+	watch(&w, true);
+	enum rc checked = host_check(w.host, &errors);
+	watch(&w, false);
+	if (checked == RC_OK) {
 		log_event(L_DEBUG, "handler_loaded", LS("file", w.handler.file.path),
 			LS("version", w.handler.entries.version));
 		code = loop(&w);
