@@ -25,10 +25,14 @@ static void set_reading(struct consumer *c, bool on)
 
 static int on_readable(sd_event_source *source, int fd, uint32_t revents, void *arg)
 {
+	struct consumer *c = arg;
 	(void)source;
 	(void)fd;
-	(void)revents;
-	consumer_step(arg);
+	if (!c->is_reading && (revents & (EPOLLERR | EPOLLHUP)) != 0) {
+		const struct err gone = {.rc = RC_UNAVAILABLE, .text = "connection lost while nothing was read"};
+		broker_lost(c, &gone);
+	}
+	consumer_step(c);
 	return 0;
 }
 
@@ -196,7 +200,8 @@ static bool on_event(struct consumer *c, const struct mq_event *ev)
 		on_cancelled(c);
 		break;
 	case MQ_CANCEL_OK:
-		c->link = LINK_IDLE;
+		if (c->link == LINK_CANCELLING) /* not of a consumer that the broker had cancelled itself */
+			c->link = LINK_IDLE;
 		break;
 	case MQ_CHANNEL_CLOSED:
 		on_channel_closed(c, ev);

@@ -47,7 +47,10 @@ static bool is_done(const struct consumer *c, uint64_t now_ms)
 		return false;
 	if (now_ms >= c->drain_until_ms)
 		return true;
-	return !crew_is_working(c) && c->arriving == NULL && c->link != LINK_CANCELLING;
+	if (crew_is_working(c))
+		return false;
+	/* What is not read any more does not come to its end either. */
+	return !intake_may_read(c) || (c->arriving == NULL && c->link != LINK_CANCELLING);
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)

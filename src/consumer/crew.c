@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/socket.h>
 
 enum {
 	RETRY_POLL_MS = 5000, /* other daemons park too */
@@ -130,7 +131,8 @@ static void on_verdicts(struct crew *crew, struct bytes payload)
 	note_due(c, reader_u64(&r));
 	for (uint32_t i = 0; i < n; i++) {
 		struct delivery_ref ref = ref_decode(&r);
-		enum verdict v = (enum verdict)reader_u8(&r);
+		uint8_t said = reader_u8(&r);
+		enum verdict v = said < VERDICT_COUNT ? (enum verdict)said : VERDICT_AGAIN;
 		struct entry *e = window_find(&c->window, &ref);
 		if (r.bad)
 			break;
@@ -141,6 +143,8 @@ static void on_verdicts(struct crew *crew, struct bytes payload)
 			settle(c, e, v);
 	}
 	adapt_batches(crew, failed);
+	if (crew->task == TASK_BATCH && crew->is_ready)
+		crew->down_text[0] = '\0'; /* it works again: the next reason is news */
 	crew->n_hand = 0;
 	crew->task = TASK_NONE;
 }
@@ -184,7 +188,6 @@ static void on_ready(struct crew *crew, struct bytes payload)
 	crew->is_single = reader_u8(&r) != 0;
 	note_due(crew->owner, reader_u64(&r));
 	crew->is_ready = true;
-	crew->down_text[0] = '\0';
 	log_event(L_DEBUG, "worker_ready", LU("worker", crew->index + 1));
 }
 
@@ -240,10 +243,17 @@ static void obey(struct crew *crew, const struct frame *f)
 static bool listen_to(struct crew *crew)
 {
 	struct frame f;
+	int got;
 	enum rc rc = channel_fill(&crew->channel);
-	while (channel_next(&crew->channel, &f) == 1)
+	while ((got = channel_next(&crew->channel, &f)) == 1)
 		obey(crew, &f);
-	return rc == RC_OK;
+	if (got < 0) {
+		/* Something wrote to a descriptor that was not its own.  The worker sees its end and goes. */
+		log_event(L_ERROR, "worker_talks_nonsense", LU("worker", crew->index + 1),
+			LS("next", "ending it"));
+		(void)shutdown(crew->channel.fd, SHUT_RDWR);
+	}
+	return rc == RC_OK && got == 0;
 }
 
 static int on_io(sd_event_source *source, int fd, uint32_t revents, void *arg)
