@@ -7,8 +7,10 @@
 #include "handler/host.h"
 #include "inbox/inbox.h"
 #include "mq/mq.h"
+#include "mq/uri.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sysexits.h>
 
 struct verdicts {
@@ -30,6 +32,28 @@ static void report_all(struct verdicts *v, struct buf *errors)
 {
 	(void)fputs(buf_str(errors), stderr);
 	v->has_error = true;
+}
+
+/* What can be told without a server. */
+static void check_addresses(struct verdicts *v, const struct config *config)
+{
+	AUTO(buf) struct buf errors = {0};
+	struct mq_uri uri;
+	struct err err;
+	for (size_t i = 0; i < config->n_brokers; i++) {
+		const struct config_broker *b = config->brokers[i];
+		for (size_t j = 0; j < b->uris.n; j++)
+			if (mq_uri_parse(b->uris.items[j], &uri, &err) != RC_OK)
+				config_error(b->origin, "uri", j, err.text, &errors);
+		explicit_bzero(&uri, sizeof uri);
+	}
+	for (size_t i = 0; i < config->n_databases; i++) {
+		const struct config_database *d = config->databases[i];
+		if (db_check_conninfo(d, &err) != RC_OK)
+			config_error(d->origin, "conninfo", 0, err.text, &errors);
+	}
+	if (errors.size != 0)
+		report_all(v, &errors);
 }
 
 static void check_broker(struct verdicts *v, const struct config_consumer *c)
@@ -113,6 +137,7 @@ int check_main(const char *config_path, bool with_connect, bool is_quiet)
 		(void)fputs(buf_str(&errors), stderr);
 		return EX_CONFIG;
 	}
+	check_addresses(&v, config);
 	for (size_t i = 0; i < config->n_consumers; i++)
 		check_consumer(&v, config, config->consumers[i], with_connect);
 	size_t n = config->n_consumers;

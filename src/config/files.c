@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 
 /* The directory part, "" for none. */
 static char *directory_of(const char *path)
@@ -27,9 +28,13 @@ static char *absolute(const char *directory)
 static const char *read_text(const char *path, struct buf *ret)
 {
 	struct err err;
-	AUTO(fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	struct stat st;
+	/* A pipe would be waited for, and nobody could stop us meanwhile. */
+	AUTO(fd) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0 || fstat(fd, &st) != 0)
 		return strerror(errno);
+	if (!S_ISREG(st.st_mode))
+		return S_ISDIR(st.st_mode) ? strerror(EISDIR) : "it is not a plain file";
 	errno = 0;
 	if (fd_read_all(fd, YAML_SIZE_MAX, ret, &err) == RC_OK)
 		return NULL;

@@ -21,7 +21,7 @@ static void add(struct parameters *p, const char *name, const char *value)
 	p->values[p->n++] = value;
 }
 
-static enum rc check_conninfo(const struct config_database *database, struct err *err)
+enum rc db_check_conninfo(const struct config_database *database, struct err *err)
 {
 	char *text = NULL;
 	PQconninfoOption *options = PQconninfoParse(database->conninfo, &text);
@@ -60,7 +60,7 @@ enum rc db_connect(const struct config_database *database, const char *applicati
 	struct parameters p = {.n = 0};
 	char timeout[16];
 
-	if (check_conninfo(database, err) != RC_OK)
+	if (db_check_conninfo(database, err) != RC_OK)
 		return err->rc;
 	(void)snprintf(
 		timeout, sizeof timeout, "%u", (database->connect_timeout_ms + 999) / 1000);

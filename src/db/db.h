@@ -19,6 +19,9 @@ struct db_value {
 	bool binary;
 };
 
+/* Whether libpq can read the conninfo: RC_OK, or RC_FATAL with a text that quotes none of it. */
+enum rc db_check_conninfo(const struct config_database *database, struct err *err) MUST_CHECK;
+
 /* Connects (at most connect_timeout_ms), reading the password file, and prepares the session: READ ONLY
  * by default, UTF8, time-outs, keepalives, no notices to standard error.  RC_UNAVAILABLE when a later
  * try may succeed, RC_FATAL when only an edit of the configuration can help. */
