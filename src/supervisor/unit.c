@@ -23,6 +23,7 @@ enum {
 	WORKER_END_MS = 1000,    /* for a worker to notice that its consumer is gone */
 	DRAIN_GRACE_MS = 2000,   /* for a consumer to give back and close, past its time */
 	FORK_AGAIN_MS = 1000,
+	AFTER_WORK_MS = 100, /* before a worker that crashed over a message is started again */
 };
 
 /* ---- made and compared ----------------------------------------------------------------------------- */
@@ -189,8 +190,14 @@ static void plan_restart(struct member *m, const siginfo_t *si, char *next, size
 {
 	uint64_t now = clock_ms();
 	bool bad = si->si_code == CLD_EXITED && si->si_status == EX_CONFIG;
-	uint64_t delay =
-		restart_delay_ms(&m->restart, now - m->started_ms, bad, random_u32());
+	/* A worker that did something was fit to work: what ended it is charged to its message, and the
+	 * neighbours need not wait for it. */
+	bool did_work = m->is_worker && (stats_get(m->slot, STATS_in_hand) != 0 ||
+						stats_get(m->slot, STATS_progress) > m->progress + 1);
+	uint64_t lived = did_work ? UINT64_MAX : now - m->started_ms;
+	uint64_t delay = restart_delay_ms(&m->restart, lived, bad, random_u32());
+	if (did_work && delay < AFTER_WORK_MS)
+		delay = AFTER_WORK_MS;
 	m->start_at_ms = now + delay;
 	if (m->unit->state == UNIT_RUNNING)
 		(void)snprintf(next, size, "starting again in %" PRIu64 " ms", delay);
