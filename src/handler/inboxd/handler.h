@@ -245,7 +245,8 @@ struct inboxd_host {
 	/* ---- verdicts ---------------------------------------------------------------- */
 
 	/* `return host->retry(call, "why", 0);`  Notes reason and delay (milliseconds; 0: as
-	 * configured) and returns INBOXD_RETRY.  The message is not committed any more, whatever
+	 * configured) and returns INBOXD_RETRY.  A delay takes the place of the configured one; the
+	 * number of runs stays, so short delays use them up in short time.  The message is not committed any more, whatever
 	 * the entry returns.  In handle_batch, on an item: that message alone is tried again, the
 	 * others commit; nothing may have been written for it. */
 	int32_t (*retry)(struct inboxd_call *call, const char *reason, uint64_t delay_ms);
