@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The handler of the integration tests: writes one row for each run that is committed, and does what the
- * header "act" of the message says:
- *   ok, absent     one row
- *   sleep:MS       one row, then sleeps
- *   retry:N        asks for a retry while it was started less than N times before
- *   reject         refuses the message
- *   sql            a statement that fails, whose error is returned
- *   crash          dies of a signal, behind its row
- *   crash-once:F   the same unless the file F exists, which it makes
- *   exit           calls exit(0)
- *   hang           never returns
- * Options: table (of the rows), key (source of its column; message_id), delay_ms (of every message). */
+/* The handler of the integration tests: writes one row for each run that is committed, and does
+ * what the header "act" of the message says: ok, absent     one row sleep:MS       one row, then
+ * sleeps retry:N        asks for a retry while it was started less than N times before reject
+ * refuses the message sql            a statement that fails, whose error is returned crash dies of
+ * a signal, behind its row crash-once:F   the same unless the file F exists, which it makes exit
+ * calls exit(0) hang           never returns Options: table (of the rows), key (source of its
+ * column; message_id), delay_ms (of every message). */
 #include <inboxd/handler.h>
 
 #include <fcntl.h>
@@ -85,8 +80,8 @@ static int32_t write_effect(const struct inboxd_host *host, struct inboxd_call *
 	(void)snprintf(size, sizeof size, "%zu", body.size);
 	(void)snprintf(pid, sizeof pid, "%d", (int)getpid());
 	char *kept = hex(body);
-	const struct inboxd_value args[] = {
-		as_value(id.data != NULL ? key : NULL), as_value(size), as_value(kept), as_value(pid)};
+	const struct inboxd_value args[] = {as_value(id.data != NULL ? key : NULL), as_value(size),
+		as_value(kept), as_value(pid)};
 	int32_t rc = host->queue(call, s->sql, 4, args);
 	free(kept);
 	return rc;

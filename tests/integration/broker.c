@@ -70,7 +70,8 @@ void broker_close(struct world *w)
 void queue_declare(struct world *w, const char *queue, const char *type)
 {
 	amqp_table_entry_t entry = {.key = text_bytes("x-queue-type"),
-		.value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = text_bytes(type ? type : "classic")}};
+		.value = {.kind = AMQP_FIELD_KIND_UTF8,
+			.value.bytes = text_bytes(type ? type : "classic")}};
 	amqp_table_t arguments = {.num_entries = type != NULL, .entries = &entry};
 	(void)amqp_queue_declare(w->broker, PLAIN, text_bytes(queue), 0, 1, 0, 0, arguments);
 	must_reply(w, "queue.declare");
@@ -96,8 +97,8 @@ void queue_bind(struct world *w, const char *queue, const char *exchange, const 
 
 /* ---- publishing ------------------------------------------------------------------------------ */
 
-/* Which of the messages published on channel 1 the broker has taken: confirms come in any order, singly
- * or for all up to a tag. */
+/* Which of the messages published on channel 1 the broker has taken: confirms come in any order,
+ * singly or for all up to a tag. */
 static struct {
 	bool *taken; /* by delivery tag */
 	uint64_t size;
@@ -136,18 +137,19 @@ static void read_confirm(struct world *w)
 	amqp_maybe_release_buffers(w->broker);
 }
 
-static void publish_raw(struct world *w, const char *queue, const amqp_basic_properties_t *properties,
-	amqp_bytes_t body)
+static void publish_raw(struct world *w, const char *queue,
+	const amqp_basic_properties_t *properties, amqp_bytes_t body)
 {
 	if (++w->published >= confirms.size) {
 		uint64_t size = confirms.size == 0 ? 4096 : 2 * confirms.size;
 		confirms.taken = realloc(confirms.taken, size * sizeof *confirms.taken);
 		ck_assert_ptr_nonnull(confirms.taken);
-		memset(confirms.taken + confirms.size, 0, (size - confirms.size) * sizeof *confirms.taken);
+		memset(confirms.taken + confirms.size, 0,
+			(size - confirms.size) * sizeof *confirms.taken);
 		confirms.size = size;
 	}
-	int rc = amqp_basic_publish(w->broker, CONFIRMED, amqp_empty_bytes, text_bytes(queue), 1, 0,
-		properties, body);
+	int rc = amqp_basic_publish(
+		w->broker, CONFIRMED, amqp_empty_bytes, text_bytes(queue), 1, 0, properties, body);
 	ck_assert_msg(rc == AMQP_STATUS_OK, "publish: %s", amqp_error_string2(rc));
 	if (w->published - confirms.count > 4000)
 		while (w->published - confirms.count > 2000)
@@ -157,7 +159,8 @@ static void publish_raw(struct world *w, const char *queue, const amqp_basic_pro
 void publish(struct world *w, const char *queue, const struct msg *m)
 {
 	amqp_table_entry_t act = {.key = text_bytes("act"),
-		.value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = text_bytes(m->act ? m->act : "")}};
+		.value = {.kind = AMQP_FIELD_KIND_UTF8,
+			.value.bytes = text_bytes(m->act ? m->act : "")}};
 	amqp_basic_properties_t p = {._flags = AMQP_BASIC_DELIVERY_MODE_FLAG, .delivery_mode = 2};
 	if (m->id != NULL) {
 		p._flags |= AMQP_BASIC_MESSAGE_ID_FLAG;
@@ -168,7 +171,8 @@ void publish(struct world *w, const char *queue, const struct msg *m)
 		p.headers = (amqp_table_t){.num_entries = 1, .entries = &act};
 	}
 	const char *text = m->body != NULL ? m->body : "x";
-	amqp_bytes_t body = {.len = m->size != 0 ? m->size : strlen(text), .bytes = (void *)(uintptr_t)text};
+	amqp_bytes_t body = {
+		.len = m->size != 0 ? m->size : strlen(text), .bytes = (void *)(uintptr_t)text};
 	publish_raw(w, queue, m->properties != NULL ? m->properties : &p, body);
 }
 
@@ -214,7 +218,8 @@ static FILE *console;
 static void console_open(void)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	(void)snprintf(address.sun_path, sizeof address.sun_path, "%s", environment("INBOXD_TEST_CONSOLE"));
+	(void)snprintf(address.sun_path, sizeof address.sun_path, "%s",
+		environment("INBOXD_TEST_CONSOLE"));
 	console_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	ck_assert_int_ge(console_fd, 0);
 	ck_assert_msg(connect(console_fd, (struct sockaddr *)&address, sizeof address) == 0,
@@ -233,7 +238,8 @@ const char *broker_eval(const char *fmt, ...)
 	int n = vdprintf(console_fd, fmt, args);
 	va_end(args);
 	ck_assert_msg(n > 0 && dprintf(console_fd, ".\n") > 0, "the broker's console is gone");
-	ck_assert_msg(fgets(answer, sizeof answer, console) != NULL, "the broker's console is gone");
+	ck_assert_msg(
+		fgets(answer, sizeof answer, console) != NULL, "the broker's console is gone");
 	answer[strcspn(answer, "\n")] = '\0';
 	return answer;
 }

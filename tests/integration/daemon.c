@@ -32,7 +32,8 @@ static void write_server(FILE *f, const char *more, const char *many, const char
 	va_end(args);
 }
 
-void config_write(struct world *w, const char *file, const char *more, const char *consumers_fmt, ...)
+void config_write(
+	struct world *w, const char *file, const char *more, const char *consumers_fmt, ...)
 {
 	char path[320], run[320];
 	(void)snprintf(path, sizeof path, "%s/%s.yaml", w->dir, file);
@@ -42,7 +43,8 @@ void config_write(struct world *w, const char *file, const char *more, const cha
 	ck_assert_msg(f != NULL, "%s: %s", path, strerror(errno));
 	(void)fprintf(f, "handlers: {directory: [\"%s\", \"%s\"]}\nruntime_directory: \"%s\"\n%s",
 		built("handlers"), built("tests/handlers"), run, more);
-	write_server(f, more, "brokers:", "broker: {uri: \"%s\"}\n", environment("INBOXD_TEST_AMQP_URI"));
+	write_server(f, more, "brokers:", "broker: {uri: \"%s\"}\n",
+		environment("INBOXD_TEST_AMQP_URI"));
 	write_server(f, more, "databases:", "database: {conninfo: \"%s\", schema: %s}\n",
 		environment("INBOXD_TEST_CONNINFO"), w->name);
 	va_list args;

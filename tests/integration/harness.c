@@ -66,7 +66,8 @@ static void make_schema(struct world *w)
 	sql(w, "SET search_path = \"%s\"", w->name);
 	sql(w,
 		"SET ROLE inboxd; CREATE TABLE effect (key text, size bigint, body bytea, "
-		"pid integer, seq bigserial, at timestamptz DEFAULT clock_timestamp()); RESET ROLE");
+		"pid integer, seq bigserial, at timestamptz DEFAULT clock_timestamp()); RESET "
+		"ROLE");
 }
 
 void world_begin(struct world *w, const char *name)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What an integration test needs: a world of its own (directory, schema, queue names), the private servers
- * that tests/integration/run.sh has started, a running inboxd, and waiting for conditions with a deadline.
- * Anything unexpected fails the test, which ends its process at once: the daemons die with it, the directory
- * stays, and run.sh prints the ends of its logs. */
+/* What an integration test needs: a world of its own (directory, schema, queue names), the private
+ * servers that tests/integration/run.sh has started, a running inboxd, and waiting for conditions
+ * with a deadline. Anything unexpected fails the test, which ends its process at once: the daemons
+ * die with it, the directory stays, and run.sh prints the ends of its logs. */
 #ifndef INBOXD_TESTS_INTEGRATION_HARNESS_H
 #define INBOXD_TESTS_INTEGRATION_HARNESS_H
 
@@ -21,19 +21,20 @@
 /* ---- world ----------------------------------------------------------------------------------- */
 
 struct world {
-	char name[64];   /* unique; schema of the test's tables and beginning of its queues' names */
-	char dir[256];   /* absolute; removed by world_end */
-	char queue[80];  /* durable and classic; deleted by world_end */
-	PGconn *db;      /* as the superuser; search_path is the schema */
+	char name[64];  /* unique; schema of the test's tables and beginning of its queues' names */
+	char dir[256];  /* absolute; removed by world_end */
+	char queue[80]; /* durable and classic; deleted by world_end */
+	PGconn *db;     /* as the superuser; search_path is the schema */
 	amqp_connection_state_t broker; /* channel 1 with confirms; channel 2 without */
 	uint64_t published;             /* on channel 1, to be confirmed */
 };
 
 /* A fresh schema NAME, a migrated inbox in it, its table
- * effect(key text, size bigint, body bytea, pid integer, seq bigserial, at timestamptz) without any unique
- * constraint (see tests/handlers/effect.c), and an empty queue. */
+ * effect(key text, size bigint, body bytea, pid integer, seq bigserial, at timestamptz) without any
+ * unique constraint (see tests/handlers/effect.c), and an empty queue. */
 void world_begin(struct world *w, const char *name);
-/* Must be the last line of a test: stops the daemons, checks that nothing of theirs is left, removes all. */
+/* Must be the last line of a test: stops the daemons, checks that nothing of theirs is left,
+ * removes all. */
 void world_end(struct world *w);
 
 /* ---- waiting --------------------------------------------------------------------------------- */
@@ -42,15 +43,16 @@ int64_t now_ms(void);
 void sleep_ms(int ms);
 
 /* Waits until condition holds; after seconds_ it fails the test and names it. */
-#define WAIT_FOR(condition, seconds_) \
-	do { \
-		int64_t wait_until_ = now_ms() + (int64_t)((seconds_) * 1000.0 * wait_factor()); \
-		while (!(condition)) { \
-			if (now_ms() > wait_until_) { \
-				ck_abort_msg("after %g s still not: %s", (double)(seconds_), #condition); \
-			} \
-			sleep_ms(20); \
-		} \
+#define WAIT_FOR(condition, seconds_)                                                          \
+	do {                                                                                   \
+		int64_t wait_until_ = now_ms() + (int64_t)((seconds_)*1000.0 * wait_factor()); \
+		while (!(condition)) {                                                         \
+			if (now_ms() > wait_until_) {                                          \
+				ck_abort_msg("after %g s still not: %s", (double)(seconds_),   \
+					#condition);                                           \
+			}                                                                      \
+			sleep_ms(20);                                                          \
+		}                                                                              \
 	} while (0)
 /* Deadlines grow with CK_TIMEOUT_MULTIPLIER, for sanitizers and slow machines. */
 double wait_factor(void);
@@ -62,15 +64,15 @@ const char *sql_text(struct world *w, const char *fmt, ...) PRINTF(2, 3);
 int64_t sql_int(struct world *w, const char *fmt, ...) PRINTF(2, 3);
 void sql(struct world *w, const char *fmt, ...) PRINTF(2, 3);
 
-int64_t effects(struct world *w);     /* rows of effect */
-int64_t effect_keys(struct world *w); /* distinct keys in it */
-int64_t markers(struct world *w);     /* rows of inbox */
+int64_t effects(struct world *w);                    /* rows of effect */
+int64_t effect_keys(struct world *w);                /* distinct keys in it */
+int64_t markers(struct world *w);                    /* rows of inbox */
 int64_t parked(struct world *w, const char *reason); /* rows of parked; NULL: of any reason */
 
 /* ---- broker ---------------------------------------------------------------------------------- */
 
 struct msg {
-	const char *id; /* message id; NULL: none */
+	const char *id;   /* message id; NULL: none */
 	const char *body; /* NULL: "x" */
 	size_t size;      /* of body; 0: its strlen */
 	const char *act;  /* header "act": what the handler effect does with it; NULL: none */
@@ -98,20 +100,21 @@ struct queue_state queue_state(const char *queue);
 /* Nothing ready and nothing unacknowledged, three looks in a row. */
 bool is_settled(const char *queue);
 
-/* Runs an Erlang expression inside the broker; its value as text (static).  Settings of the broker that a test
- * may change (consumer_timeout, channel_tick_interval) are put back by the next world_begin. */
+/* Runs an Erlang expression inside the broker; its value as text (static).  Settings of the broker
+ * that a test may change (consumer_timeout, channel_tick_interval) are put back by the next
+ * world_begin. */
 const char *broker_eval(const char *fmt, ...) PRINTF(1, 2);
 
 /* ---- inboxd ---------------------------------------------------------------------------------- */
 
-/* Writes DIR/FILE.yaml: broker and database of this world (unless `more` has brokers or databases of its own),
- * handlers' directories and a runtime directory, `more` (top-level lines, may be ""), then `consumers:` with the
- * given text, indented as it stands. */
-void config_write(struct world *w, const char *file, const char *more, const char *consumers_fmt, ...)
-	PRINTF(4, 5);
+/* Writes DIR/FILE.yaml: broker and database of this world (unless `more` has brokers or databases
+ * of its own), handlers' directories and a runtime directory, `more` (top-level lines, may be ""),
+ * then `consumers:` with the given text, indented as it stands. */
+void config_write(struct world *w, const char *file, const char *more, const char *consumers_fmt,
+	...) PRINTF(4, 5);
 
-/* DIR/inboxd.yaml with one consumer, "main": the world's queue, the handler effect; `more` are further
- * lines of the consumer, indented by four. */
+/* DIR/inboxd.yaml with one consumer, "main": the world's queue, the handler effect; `more` are
+ * further lines of the consumer, indented by four. */
 void config_main(struct world *w, const char *more_fmt, ...) PRINTF(2, 3);
 
 struct daemon {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* What a broker does to its consumers: heartbeats, deleted queues, closed channels and connections, queues
- * of other types. */
+/* What a broker does to its consumers: heartbeats, deleted queues, closed channels and connections,
+ * queues of other types. */
 #include "harness.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* For C, the broker's process of the channel that consumes from the queue. */
-#define FOR_CONSUMER \
+#define FOR_CONSUMER                                                                              \
 	"[begin %s end || [{queue_name, {resource, _, _, <<\"%s\">>}}, {channel_pid, C} | _] <- " \
 	"rabbit_amqqueue:consumers_all(<<\"/\">>)]"
 
@@ -19,7 +19,8 @@ static const char *consuming_connection(const char *queue)
 static void close_consuming_connection(const char *queue)
 {
 	const char *answer = broker_eval(FOR_CONSUMER,
-		"[{connection, X}] = rabbit_channel:info(C, [connection]), rabbit_reader:shutdown(X, \"test\")",
+		"[{connection, X}] = rabbit_channel:info(C, [connection]), "
+		"rabbit_reader:shutdown(X, \"test\")",
 		queue);
 	ck_assert_str_eq(answer, "[ok]");
 }
@@ -149,10 +150,11 @@ START_TEST(a_list_of_brokers_is_tried_in_turn)
 	world_begin(&w, "turn");
 	/* Nothing listens on the first. */
 	(void)snprintf(brokers, sizeof brokers,
-		"brokers: {two: {uri: [\"amqp://127.0.0.1:1\", \"%s\"]}}\n", environment("INBOXD_TEST_AMQP_URI"));
+		"brokers: {two: {uri: [\"amqp://127.0.0.1:1\", \"%s\"]}}\n",
+		environment("INBOXD_TEST_AMQP_URI"));
 	config_write(&w, "inboxd", brokers,
-		"  main: {queue: %s, handler: effect, broker: two, options: {table: %s.effect}}\n", w.queue,
-		w.name);
+		"  main: {queue: %s, handler: effect, broker: two, options: {table: %s.effect}}\n",
+		w.queue, w.name);
 	daemon_start_main(&w, &d);
 	publish_many(&w, w.queue, "a", 10);
 	WAIT_FOR(effects(&w) == 10 && is_settled(w.queue), 20);
@@ -160,7 +162,8 @@ START_TEST(a_list_of_brokers_is_tried_in_turn)
 }
 END_TEST
 
-UNIT_SUITE_TIMEOUT(180, "integration/broker", a_handler_that_sleeps_three_heartbeats_keeps_its_connection,
+UNIT_SUITE_TIMEOUT(180, "integration/broker",
+	a_handler_that_sleeps_three_heartbeats_keeps_its_connection,
 	a_queue_that_is_deleted_and_made_again_is_consumed_within_30_s,
 	a_connection_closed_by_the_operator_comes_back,
 	a_channel_closed_for_a_late_acknowledgement_is_opened_again,

@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One bad message among good ones, all of which wait when the daemon starts, so that they share batches. */
-static void run_among_good_ones(struct world *w, struct daemon *d, const char *act, const char *more)
+/* One bad message among good ones, all of which wait when the daemon starts, so that they share
+ * batches. */
+static void run_among_good_ones(
+	struct world *w, struct daemon *d, const char *act, const char *more)
 {
 	config_main(w, "%s", more);
 	publish_many(w, w->queue, "before", 20);
@@ -20,8 +22,10 @@ static void check_parked(struct world *w, const char *state, const char *reason)
 {
 	char expected[128];
 	(void)snprintf(expected, sizeof expected, "bad %s %s poison", state, reason);
-	WAIT_FOR(strcmp(sql_text(w, "SELECT v.key || ' ' || v.state || ' ' || v.reason || ' ' || "
-				    "encode(p.body, 'escape') FROM parked_view v JOIN parked p USING (id)"),
+	WAIT_FOR(strcmp(sql_text(w,
+				"SELECT v.key || ' ' || v.state || ' ' || v.reason || ' ' || "
+				"encode(p.body, 'escape') FROM parked_view v JOIN parked p USING "
+				"(id)"),
 			 expected) == 0,
 		60);
 	ck_assert_int_eq(parked(w, NULL), 1);
@@ -54,7 +58,8 @@ END_TEST
 
 START_TEST(a_message_that_crashes_its_worker_is_parked_after_the_limit)
 {
-	check_bad("crash", "crash", "crashed", "    crash_limit: 2\n    retry: {delays: [200ms]}\n");
+	check_bad(
+		"crash", "crash", "crashed", "    crash_limit: 2\n    retry: {delays: [200ms]}\n");
 }
 END_TEST
 
@@ -91,7 +96,8 @@ START_TEST(a_retry_waits_in_the_database_and_then_succeeds_once)
 	struct world w;
 	struct daemon d;
 	world_begin(&w, "retry");
-	run_among_good_ones(&w, &d, "retry:3", "    retry: {immediate: 1, delays: [300ms, 300ms]}\n");
+	run_among_good_ones(
+		&w, &d, "retry:3", "    retry: {immediate: 1, delays: [300ms, 300ms]}\n");
 	WAIT_FOR(effects(&w) == 41, 30);
 	WAIT_FOR(parked(&w, NULL) == 0 && is_settled(w.queue), 30);
 	ck_assert_int_eq(markers(&w), 41);
@@ -104,7 +110,8 @@ START_TEST(a_retry_that_never_succeeds_is_parked_as_failed_when_its_attempts_are
 	struct world w;
 	struct daemon d;
 	world_begin(&w, "exhausted");
-	run_among_good_ones(&w, &d, "retry:99", "    retry: {immediate: 1, delays: [200ms, 200ms]}\n");
+	run_among_good_ones(
+		&w, &d, "retry:99", "    retry: {immediate: 1, delays: [200ms, 200ms]}\n");
 	check_parked(&w, "failed", "retry");
 	/* The first run, one at once, two after a delay. */
 	ck_assert_int_eq(sql_int(&w, "SELECT attempts FROM parked"), 4);
@@ -112,8 +119,8 @@ START_TEST(a_retry_that_never_succeeds_is_parked_as_failed_when_its_attempts_are
 }
 END_TEST
 
-UNIT_SUITE_TIMEOUT(120, "integration/failures", a_rejected_message_is_parked, a_data_error_of_sql_is_parked,
-	a_message_that_crashes_its_worker_is_parked_after_the_limit,
+UNIT_SUITE_TIMEOUT(120, "integration/failures", a_rejected_message_is_parked,
+	a_data_error_of_sql_is_parked, a_message_that_crashes_its_worker_is_parked_after_the_limit,
 	a_message_that_ends_its_worker_is_parked_after_the_limit,
 	a_message_that_hangs_is_ended_by_its_time_limit_and_parked,
 	a_message_that_crashed_once_succeeds_the_next_time,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What makes two messages the same, over real servers: ids of every shape, other content under a known id,
- * and messages that have none. */
+/* What makes two messages the same, over real servers: ids of every shape, other content under a
+ * known id, and messages that have none. */
 #include "harness.h"
 
 #include <stdio.h>
@@ -45,10 +45,17 @@ START_TEST(ids_that_are_binary_long_or_alike_are_kept_apart)
 		const char *id;
 		size_t size;
 	} ids[] = {
-		{"\xff\xfe\x41", 3}, {"\xff\xfe\x42", 3}, {"a\0b", 3}, {"a\0c", 3}, {"a", 1}, {" a", 2},
+		{"\xff\xfe\x41", 3},
+		{"\xff\xfe\x42", 3},
+		{"a\0b", 3},
+		{"a\0c", 3},
+		{"a", 1},
+		{" a", 2},
 		{"0b0d8b6c-6b1f-4f5e-9a39-6a2a2f0b1c11", 36},
-		{"0B0D8B6C-6B1F-4F5E-9A39-6A2A2F0B1C11", 36}, {"'; DROP TABLE effect; --", 24},
-		{"\xc3\xa9", 2}, {"\\x61", 4},
+		{"0B0D8B6C-6B1F-4F5E-9A39-6A2A2F0B1C11", 36},
+		{"'; DROP TABLE effect; --", 24},
+		{"\xc3\xa9", 2},
+		{"\\x61", 4},
 	};
 	enum { N = sizeof ids / sizeof ids[0] };
 	begin(&w, &d, "ids", "");
@@ -82,7 +89,8 @@ START_TEST(a_known_id_with_other_content_is_parked_whole_and_its_copies_are_dupl
 	WAIT_FOR(parked(&w, NULL) == 1 && is_settled(w.queue), 20);
 	ck_assert_int_eq(effects(&w), 1);
 	ck_assert_str_eq(sql_text(&w, "SELECT encode(body, 'escape') FROM effect"), "first");
-	ck_assert_str_eq(sql_text(&w, "SELECT key || ' ' || state || ' ' || reason FROM parked_view"),
+	ck_assert_str_eq(
+		sql_text(&w, "SELECT key || ' ' || state || ' ' || reason FROM parked_view"),
 		"c1 mismatch mismatch");
 	ck_assert_str_eq(sql_text(&w, "SELECT encode(body, 'escape') FROM parked"), "other");
 	ck_assert_int_ge(log_lines(&d, "mismatch"), 1);
@@ -126,13 +134,18 @@ START_TEST(messages_without_id_are_parked_byte_for_byte)
 	WAIT_FOR(is_settled(w.queue), 20);
 	ck_assert_int_eq(parked(&w, NULL), 3);
 	ck_assert_str_eq(
-		sql_text(&w, "SELECT string_agg(encode(body, 'escape'), ' ' ORDER BY id) FROM parked"),
+		sql_text(&w,
+			"SELECT string_agg(encode(body, 'escape'), ' ' ORDER BY id) FROM parked"),
 		"one one two");
 	/* Flags and list as on the wire: delivery mode 2 in the first, an empty message id in the
 	 * second. */
-	ck_assert_str_eq(sql_text(&w, "SELECT string_agg(encode(properties, 'hex'), ' ' ORDER BY id) FROM parked"),
+	ck_assert_str_eq(sql_text(&w,
+				 "SELECT string_agg(encode(properties, 'hex'), ' ' ORDER BY id) "
+				 "FROM parked"),
 		"100002 008000 100002");
-	ck_assert_str_eq(sql_text(&w, "SELECT DISTINCT encode(routing_key, 'escape') || ' ' || state FROM parked"),
+	ck_assert_str_eq(sql_text(&w,
+				 "SELECT DISTINCT encode(routing_key, 'escape') || ' ' || state "
+				 "FROM parked"),
 		sql_text(&w, "SELECT '%s failed'", w.queue));
 	world_end(&w);
 }
@@ -215,8 +228,9 @@ END_TEST
 
 START_TEST(numbers_in_json_are_taken_as_they_are_written)
 {
-	static const char *const bodies[] = {"{\"id\": 9007199254740992}", "{\"id\": 9007199254740993}",
-		"{\"id\": 18446744073709551615}", "{\"id\": 1e400}", "{\"id\": -0}", "{\"id\": 0}"};
+	static const char *const bodies[] = {"{\"id\": 9007199254740992}",
+		"{\"id\": 9007199254740993}", "{\"id\": 18446744073709551615}", "{\"id\": 1e400}",
+		"{\"id\": -0}", "{\"id\": 0}"};
 	enum { N = sizeof bodies / sizeof bodies[0] };
 	struct world w;
 	struct daemon d;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* kill -9 of any process, at any moment, neither loses nor repeats an effect, and leaves no orphan. */
+/* kill -9 of any process, at any moment, neither loses nor repeats an effect, and leaves no orphan.
+ */
 #include "harness.h"
 
 #include <signal.h>
@@ -28,8 +29,8 @@ static int publish_with_copies(struct world *w, int n)
 	return keys;
 }
 
-/* Waits until a share of the keys is done, so that kills are spread over the run; then until work is
- * in flight, and kills. */
+/* Waits until a share of the keys is done, so that kills are spread over the run; then until work
+ * is in flight, and kills. */
 static void kill_at(struct world *w, const struct daemon *d, const char *role, int64_t done)
 {
 	WAIT_FOR(effects(w) >= done, 120);
@@ -119,7 +120,8 @@ START_TEST(a_session_that_is_cut_again_and_again_neither_loses_nor_repeats)
 	int cut = 0;
 	for (int i = 0; i < 40 && !is_settled(w.queue); i++) {
 		cut += (int)sql_int(&w,
-			"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'inboxd' "
+			"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE "
+			"usename = 'inboxd' "
 			"AND application_name LIKE 'inboxd%%'");
 		sleep_ms(50 + i * 13 % 100);
 	}

@@ -22,8 +22,13 @@ START_TEST(each_message_has_one_effect_and_one_marker)
 	daemon_start_main(&w, &d);
 	publish_many(&w, w.queue, "a", 1000);
 	assert_once(&w, w.queue, 1000);
-	ck_assert_int_eq(sql_int(&w, "SELECT count(*) FROM effect WHERE 'a' || encode(body, 'escape') = key"), 1000);
-	ck_assert_int_eq(sql_int(&w, "SELECT count(DISTINCT key) FROM inbox_view WHERE key LIKE 'a%%'"), 1000);
+	ck_assert_int_eq(
+		sql_int(&w,
+			"SELECT count(*) FROM effect WHERE 'a' || encode(body, 'escape') = key"),
+		1000);
+	ck_assert_int_eq(
+		sql_int(&w, "SELECT count(DISTINCT key) FROM inbox_view WHERE key LIKE 'a%%'"),
+		1000);
 	ck_assert_int_eq(daemon_stop(&d), 0);
 	world_end(&w);
 }
@@ -77,8 +82,9 @@ START_TEST(copies_between_two_daemons_on_one_queue_are_one_effect)
 	struct world w;
 	struct daemon a, b;
 	world_begin(&w, "daemons");
-	static const char consumer[] = "  main:\n    queue: %s\n    handler: effect\n    prefetch: 20\n"
-				       "    options: {table: %s.effect, delay_ms: 1}\n";
+	static const char consumer[] =
+		"  main:\n    queue: %s\n    handler: effect\n    prefetch: 20\n"
+		"    options: {table: %s.effect, delay_ms: 1}\n";
 	config_write(&w, "a", "", consumer, w.queue, w.name);
 	config_write(&w, "b", "", consumer, w.queue, w.name);
 	daemon_start(&w, "a", &a);
@@ -99,9 +105,10 @@ START_TEST(two_queues_of_one_identity_in_opposite_order_neither_deadlock_nor_rep
 	world_begin(&w, "identity");
 	(void)snprintf(other, sizeof other, "%s-other", w.name);
 	queue_declare(&w, other, NULL);
-	static const char consumer[] = "  %s:\n    queue: %s\n    identity: shared\n    handler: effect\n"
-				       "    workers: 2\n    batch: {max: 50}\n"
-				       "    options: {table: %s.effect}\n";
+	static const char consumer[] =
+		"  %s:\n    queue: %s\n    identity: shared\n    handler: effect\n"
+		"    workers: 2\n    batch: {max: 50}\n"
+		"    options: {table: %s.effect}\n";
 	char both[1024];
 	int n = snprintf(both, sizeof both, consumer, "one", w.queue, w.name);
 	(void)snprintf(both + n, sizeof both - (size_t)n, consumer, "two", other, w.name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Messages of clients and plugins that know nothing of inboxd: with the key that
- * tests/publishers/README.md names for each, every message has one effect, and nothing stumbles over its
- * headers. */
+ * tests/publishers/README.md names for each, every message has one effect, and nothing stumbles
+ * over its headers. */
 #include "harness.h"
 
 #include <stdio.h>
@@ -12,8 +12,8 @@ struct publisher {
 	const char *program[3]; /* below tests/publishers */
 	const char *key;        /* as in the configuration */
 	const char *effect_key; /* what the handler writes */
-	const char *exchange;   /* the queue is bound there by its own name; NULL: default exchange */
-	const char *prefix;     /* of its keys */
+	const char *exchange; /* the queue is bound there by its own name; NULL: default exchange */
+	const char *prefix;   /* of its keys */
 };
 
 static void configure(struct world *w, const struct publisher *p)
@@ -33,8 +33,8 @@ static void run_publisher(struct world *w, const struct publisher *p)
 	char script[512], count[16];
 	size_t n = 0;
 	(void)snprintf(count, sizeof count, "%d", MESSAGES);
-	(void)snprintf(script, sizeof script, "%s/publishers/%s", environment("INBOXD_TEST_SOURCES"),
-		p->program[0]);
+	(void)snprintf(script, sizeof script, "%s/publishers/%s",
+		environment("INBOXD_TEST_SOURCES"), p->program[0]);
 	if (p->program[1] != NULL)
 		argv[n++] = p->program[1];
 	argv[n++] = script;
@@ -144,16 +144,19 @@ START_TEST(event_exchange)
 	struct daemon d;
 	char other[96];
 	world_begin(&w, "events");
-	configure(&w, &(struct publisher){.key = "header:name",
-		.effect_key = "header:name"});
+	configure(&w, &(struct publisher){.key = "header:name", .effect_key = "header:name"});
 	(void)snprintf(other, sizeof other, "%s-other", w.name);
 	queue_declare(&w, other, NULL);
 	queue_bind(&w, w.queue, "amq.rabbitmq.event", "user.created");
 	queue_bind(&w, other, "amq.rabbitmq.event", "user.created");
 	daemon_start_main(&w, &d);
 	for (int i = 0; i < MESSAGES; i++) {
-		(void)broker_eval("rabbit_auth_backend_internal:add_user(<<\"%s-%d\">>, <<\"x\">>, <<\"test\">>)", w.name, i);
-		(void)broker_eval("rabbit_auth_backend_internal:delete_user(<<\"%s-%d\">>, <<\"test\">>)", w.name, i);
+		(void)broker_eval("rabbit_auth_backend_internal:add_user(<<\"%s-%d\">>, <<\"x\">>, "
+				  "<<\"test\">>)",
+			w.name, i);
+		(void)broker_eval(
+			"rabbit_auth_backend_internal:delete_user(<<\"%s-%d\">>, <<\"test\">>)",
+			w.name, i);
 	}
 	WAIT_FOR(effect_keys(&w) == MESSAGES, 30);
 	WAIT_FOR(queue_state(other).ready == MESSAGES, 10);
@@ -167,5 +170,5 @@ START_TEST(event_exchange)
 END_TEST
 
 UNIT_SUITE_TIMEOUT(120, "integration/publishers", python_pika, amqp_publish,
-	amqp_publish_without_any_id_by_its_body, node_amqplib, node_rabbitmq_client, celery, mqtt_plugin,
-	stomp_plugin, event_exchange)
+	amqp_publish_without_any_id_by_its_body, node_amqplib, node_rabbitmq_client, celery,
+	mqtt_plugin, stomp_plugin, event_exchange)

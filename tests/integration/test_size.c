@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Large messages: those within the limit pass, larger ones are parked whole without ever being in memory. */
+/* Large messages: those within the limit pass, larger ones are parked whole without ever being in
+ * memory. */
 #include "harness.h"
 
 #include <stdlib.h>
@@ -74,8 +75,9 @@ START_TEST(a_body_over_the_limit_is_parked_whole_and_never_all_in_memory)
 
 	/* Byte for byte the same. */
 	const char *stored = sql_text(&w, "SELECT md5(parked_body(id)) FROM parked");
-	PGresult *r = PQexecParams(w.db, "SELECT md5($1::bytea)", 1, NULL, (const char *const[]){data},
-		(const int[]){(int)(SIZE_MIB * MIB)}, (const int[]){1}, 0);
+	PGresult *r =
+		PQexecParams(w.db, "SELECT md5($1::bytea)", 1, NULL, (const char *const[]){data},
+			(const int[]){(int)(SIZE_MIB * MIB)}, (const int[]){1}, 0);
 	ck_assert_int_eq(PQresultStatus(r), PGRES_TUPLES_OK);
 	ck_assert_str_eq(stored, PQgetvalue(r, 0, 0));
 	PQclear(r);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Ending: work in hand is finished, the rest is given back untouched, and nobody waits longer than told. */
+/* Ending: work in hand is finished, the rest is given back untouched, and nobody waits longer than
+ * told. */
 #include "harness.h"
 
 #include <signal.h>
@@ -63,7 +64,8 @@ START_TEST(the_stop_timeout_ends_a_handler_and_rolls_it_back)
 	struct daemon d;
 	world_begin(&w, "timeout");
 	config_write(&w, "inboxd", "stop_timeout: 1s\n",
-		"  main: {queue: %s, handler: effect, options: {table: %s.effect}}\n", w.queue, w.name);
+		"  main: {queue: %s, handler: effect, options: {table: %s.effect}}\n", w.queue,
+		w.name);
 	daemon_start_main(&w, &d);
 	publish(&w, w.queue, &(struct msg){.id = "long", .act = "sleep:30000"});
 	publish_confirm(&w);
