@@ -26,8 +26,7 @@ static struct {
 	int stats_fd;
 	struct stats *stats;
 	struct stats_slot *slot;
-	int ready, down; /* frames of that kind so far */
-	int wanted;      /* of ready ones */
+	bool is_ready; /* said so last */
 	uint64_t tag;
 	enum verdict verdict[MOST]; /* of the last answer, in order */
 	size_t n;
@@ -98,15 +97,15 @@ static void take_verdicts(struct bytes payload)
 	ck_assert(!r.bad);
 }
 
-/* The next frame of a type; what comes in between is counted. */
+/* The next frame of a type; of what comes in between it is remembered whether the worker can work. */
 static struct frame receive(enum frame_type type)
 {
 	struct frame f;
 	uint64_t until = clock_ms() + PATIENCE_MS;
 	for (;;) {
 		while (channel_next(&w.channel, &f) == 1) {
-			w.ready += f.type == FROM_READY;
-			w.down += f.type == FROM_DOWN;
+			if (f.type == FROM_READY || f.type == FROM_DOWN)
+				w.is_ready = f.type == FROM_READY;
 			if (f.type == type)
 				return f;
 			ck_assert_msg(f.type == FROM_READY || f.type == FROM_DOWN, "frame %u before %d", f.type,
@@ -120,13 +119,10 @@ static struct frame receive(enum frame_type type)
 	}
 }
 
-/* Connected once more than the last time this was asked. */
 static void wait_until_ready(void)
 {
-	w.wanted++;
-	if (w.ready < w.wanted)
+	if (!w.is_ready)
 		(void)receive(FROM_READY);
-	ck_assert_int_eq(w.ready, w.wanted);
 }
 
 static void flush(void)
@@ -138,12 +134,13 @@ static void begin_world(const char *more)
 {
 	inbox_world_begin(more);
 	(void)admin("SET ROLE inboxd");
-	(void)admin("CREATE TABLE done (key text); CREATE SEQUENCE calls; CREATE SEQUENCE full_calls");
+	(void)admin("CREATE TABLE done (key text); CREATE SEQUENCE calls");
 	(void)admin("CREATE FUNCTION act(p_key text, p_body text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN "
 		    "INSERT INTO done VALUES (p_key); "
 		    "CASE p_body WHEN 'bad' THEN RAISE 'no good' USING ERRCODE = '22000'; "
 		    "WHEN 'later' THEN RAISE 'not yet'; "
 		    "WHEN 'full' THEN RAISE 'no space' USING ERRCODE = '53100'; "
+		    "WHEN 'away' THEN RAISE 'shutting down' USING ERRCODE = '57P01'; "
 		    "WHEN 'conflict' THEN IF nextval('calls') = 1 THEN "
 		    "  RAISE 'again' USING ERRCODE = '40001'; END IF; "
 		    "WHEN 'conflict, then bad' THEN IF nextval('calls') = 1 THEN "
@@ -493,7 +490,7 @@ START_TEST(an_outage_gives_the_attempt_of_a_retry_back)
 {
 	begin_acting("retry: {immediate: 2, delays: []}");
 	RUN("a", "later");
-	(void)admin("UPDATE parked SET body = 'full'");
+	(void)admin("UPDATE parked SET body = 'away'");
 	ck_assert(run_retry());
 	wait_until_ready();
 	ck_assert_str_eq(admin("SELECT concat_ws('|', state, attempts, next_at <= clock_timestamp()) FROM parked"),
@@ -516,22 +513,51 @@ START_TEST(a_session_lost_while_nothing_runs_is_opened_again)
 }
 END_TEST
 
-/* The server takes the session and refuses the work: a full disk, say. */
-START_TEST(sessions_that_come_to_nothing_are_opened_ever_more_slowly)
+START_TEST(a_message_whose_sessions_end_is_charged_for_it_after_a_few_ever_slower_ones)
 {
 	begin_acting("");
-	uint64_t until = clock_ms() + 3000;
-	int runs = 0;
-	for (; clock_ms() < until; runs++) {
-		RUN("a", "full");
-		verdict_is(0, VERDICT_AGAIN);
+	uint64_t since = clock_ms();
+	int believed = 0;
+	for (;; believed++) {
+		RUN("a", "away");
+		if (w.verdict[0] != VERDICT_AGAIN)
+			break;
+		ck_assert_int_lt(believed, 20);
 		wait_until_ready();
 	}
-	ck_assert_int_ge(runs, 2);
-	ck_assert_int_le(runs, 7);
+	ck_assert_int_ge(believed, 3);
+	ck_assert_uint_ge(clock_ms() - since, 2000);
+	verdict_is(0, VERDICT_PARKED);
+	ck_assert_str_eq(admin("SELECT concat_ws('|', state, reason, attempts, crashes) FROM parked"),
+		"waiting|crashed|1|1");
 	ck_assert_str_eq(done(), "");
-	RUN("a", "x");
+	RUN("b", "x");
 	verdict_is(0, VERDICT_DONE);
+	end_world();
+}
+END_TEST
+
+START_TEST(what_a_statement_says_of_the_server_is_believed_if_nothing_can_be_parked_either)
+{
+	begin_acting("");
+	RUN("a", "full");
+	verdict_is(0, VERDICT_PARKED);
+	ck_assert_str_eq(admin("SELECT concat_ws('|', state, reason, sqlstate) FROM parked"),
+		"waiting|sql_error|53100");
+	(void)admin("CREATE FUNCTION no_space() RETURNS trigger LANGUAGE plpgsql AS "
+		    "$$ BEGIN RAISE 'no space' USING ERRCODE = '53100'; END $$");
+	(void)admin("CREATE TRIGGER no_space BEFORE INSERT ON parked FOR EACH ROW "
+		    "EXECUTE FUNCTION no_space()");
+	for (int i = 0; i < 3; i++) {
+		wait_until_ready();
+		RUN("b", "full");
+		verdict_is(0, VERDICT_AGAIN);
+	}
+	(void)admin("DROP TRIGGER no_space ON parked");
+	wait_until_ready();
+	RUN("b", "x");
+	verdict_is(0, VERDICT_DONE);
+	ck_assert_str_eq(parked_keys("waiting"), "a");
 	end_world();
 }
 END_TEST
@@ -547,4 +573,5 @@ UNIT_SUITE_TIMEOUT(60, "worker/process", a_batch_is_done_and_a_second_time_it_is
 	a_retry_runs_when_it_is_due_until_its_attempts_are_used,
 	a_retry_that_succeeds_leaves_its_marker_and_no_row, an_outage_gives_the_attempt_of_a_retry_back,
 	a_session_lost_while_nothing_runs_is_opened_again,
-	sessions_that_come_to_nothing_are_opened_ever_more_slowly)
+	a_message_whose_sessions_end_is_charged_for_it_after_a_few_ever_slower_ones,
+	what_a_statement_says_of_the_server_is_believed_if_nothing_can_be_parked_either)
