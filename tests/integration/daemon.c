@@ -22,6 +22,7 @@ static struct daemon *daemons[MOST_DAEMONS];
 /* ---- configuration --------------------------------------------------------------------------- */
 
 /* The world's own server, unless `more` names several. */
+PRINTF(4, 5)
 static void write_server(FILE *f, const char *more, const char *many, const char *one_fmt, ...)
 {
 	va_list args;
@@ -293,6 +294,7 @@ void daemons_end_all(void)
 		if (d->status == RUNNING)
 			ck_assert_int_eq(daemon_stop(d), 0);
 		WAIT_FOR(session_size(d) == 0, 10);
+		ck_assert_int_eq(log_lines(d, "Sanitizer"), 0); /* of any process */
 		daemons[i] = NULL;
 	}
 }

@@ -100,6 +100,7 @@ void world_end(struct world *w)
 
 /* ---- database -------------------------------------------------------------------------------- */
 
+PRINTF(2, 0)
 static const char *query(struct world *w, const char *fmt, va_list args)
 {
 	static char value[4][512];

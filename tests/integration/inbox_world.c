@@ -15,7 +15,7 @@ struct inbox_world world;
 static struct config *more_configs[MOST_CONFIGS];
 static size_t n_more_configs;
 
-/* ---- servers ----------------------------------------------------------------------------------- */
+/* ---- servers --------------------------------------------------------------------------------- */
 
 static const char *variable(const char *name)
 {
@@ -39,7 +39,8 @@ const char *admin(const char *fmt, ...)
 	ExecStatusType status = PQresultStatus(res);
 	ck_assert_msg(status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK, "%s: %s", sql,
 		PQerrorMessage(world.admin));
-	(void)snprintf(value, sizeof values[0], "%s", PQntuples(res) > 0 ? PQgetvalue(res, 0, 0) : "");
+	(void)snprintf(
+		value, sizeof values[0], "%s", PQntuples(res) > 0 ? PQgetvalue(res, 0, 0) : "");
 	PQclear(res);
 	free(sql);
 	return value;
@@ -65,7 +66,7 @@ int world_effects(void)
 	return admin_int("SELECT count(*) FROM effect");
 }
 
-/* ---- world --------------------------------------------------------------------------------------- */
+/* ---- world ----------------------------------------------------------------------------------- */
 
 static struct config *parse(const char *consumers)
 {
@@ -73,7 +74,8 @@ static struct config *parse(const char *consumers)
 	AUTO(buf) struct buf errors = {0};
 	const char *build = getenv("INBOXD_TEST_BUILD");
 	if (build != NULL)
-		buf_addf(&text, "handlers: {directory: [\"%s/handlers\", \"%s/tests/handlers\"]}\n", build, build);
+		buf_addf(&text, "handlers: {directory: [\"%s/handlers\", \"%s/tests/handlers\"]}\n",
+			build, build);
 	buf_addf(&text,
 		"database: {conninfo: \"%s options=-csearch_path=%s\", schema: %s}\n"
 		"broker: {uri: amqp://localhost}\n"
@@ -144,12 +146,13 @@ void inbox_world_end(void)
 	PQfinish(world.admin);
 }
 
-/* ---- sessions -------------------------------------------------------------------------------------- */
+/* ---- sessions -------------------------------------------------------------------------------- */
 
 void session_open(struct session *s, const char *consumer)
 {
 	if (s->consumer == NULL)
-		s->consumer = config_find_consumer(world.config, consumer != NULL ? consumer : "main");
+		s->consumer =
+			config_find_consumer(world.config, consumer != NULL ? consumer : "main");
 	MUST_OK(db_conn_open(s->consumer->database, world.schema, &s->db, &world.err));
 	inbox_init(&s->x, s->db, s->consumer);
 	MUST_OK(inbox_check_schema(&s->x, &world.err));
@@ -181,7 +184,7 @@ void session_terminate(struct session *s)
 	ck_assert_int_eq(admin_int("SELECT count(*) FROM pg_stat_activity WHERE pid = %d", pid), 0);
 }
 
-/* ---- claims ------------------------------------------------------------------------------------------ */
+/* ---- claims ---------------------------------------------------------------------------------- */
 
 struct bytes fingerprint_of(char content)
 {
@@ -204,7 +207,8 @@ enum rc begin(struct session *s, struct claim *claims, size_t n)
 
 void work(struct session *s, struct claim *claim)
 {
-	const struct db_value key = {.data = claim->key.data, .size = claim->key.size, .binary = true};
+	const struct db_value key = {
+		.data = claim->key.data, .size = claim->key.size, .binary = true};
 	MUST_OK(db_queue(s->db, "INSERT INTO effect VALUES ($1)", 1, &key, false, &world.err));
 	claim->is_handled = true;
 }
@@ -223,11 +227,13 @@ static enum rc take_statements(void *arg, struct err *err)
 	return rc;
 }
 
-enum rc commit(struct session *s, struct claim *claims, size_t n, size_t statements, bool *ret_gate_failed)
+enum rc commit(
+	struct session *s, struct claim *claims, size_t n, size_t statements, bool *ret_gate_failed)
 {
 	struct before before = {s, statements};
 	bool gate_failed;
-	enum rc rc = inbox_commit(&s->x, claims, n, take_statements, &before, &gate_failed, &world.err);
+	enum rc rc =
+		inbox_commit(&s->x, claims, n, take_statements, &before, &gate_failed, &world.err);
 	if (ret_gate_failed != NULL)
 		*ret_gate_failed = gate_failed;
 	else
@@ -251,7 +257,7 @@ enum claim_state run_one(struct session *s, const char *key, char content)
 	return c.state;
 }
 
-/* ---- parking ------------------------------------------------------------------------------------------- */
+/* ---- parking --------------------------------------------------------------------------------- */
 
 struct message message_of(const char *body)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* For the tests of the inbox: a schema of its own in a real PostgreSQL, sessions as a worker has them, and
- * short words for what a worker does.  Needs INBOXD_TEST_CONNINFO and INBOXD_TEST_ADMIN_CONNINFO. */
+/* For the tests of the inbox: a schema of its own in a real PostgreSQL, sessions as a worker has
+ * them, and short words for what a worker does.  Needs INBOXD_TEST_CONNINFO and
+ * INBOXD_TEST_ADMIN_CONNINFO. */
 #ifndef INBOXD_TESTS_INTEGRATION_INBOX_WORLD_H
 #define INBOXD_TESTS_INTEGRATION_INBOX_WORLD_H
 
@@ -26,9 +27,9 @@ struct inbox_world {
 };
 extern struct inbox_world world;
 
-/* A migrated schema with a table effect(key bytea), and session a open; `more` are further lines of the
- * consumer "main", not indented; "" for none.  Its handler is sql unless they name another; handlers are
- * looked for in INBOXD_TEST_BUILD. */
+/* A migrated schema with a table effect(key bytea), and session a open; `more` are further lines of
+ * the consumer "main", not indented; "" for none.  Its handler is sql unless they name another;
+ * handlers are looked for in INBOXD_TEST_BUILD. */
 void inbox_world_begin(const char *more);
 void inbox_world_end(void);
 
@@ -48,7 +49,8 @@ int world_effects(void);
 
 /* ---- claims ---------------------------------------------------------------------------------- */
 
-/* A claim of a key given as text, with a fingerprint of a body that is told by one letter; '\0': none. */
+/* A claim of a key given as text, with a fingerprint of a body that is told by one letter; '\0':
+ * none. */
 struct claim claim_of(const char *key, char content);
 struct bytes fingerprint_of(char content);
 
@@ -56,17 +58,18 @@ enum rc begin(struct session *s, struct claim *claims, size_t n);
 /* Queues the work of a claim, and says that it is handled. */
 void work(struct session *s, struct claim *claim);
 /* inbox_commit behind so many statements of handlers. */
-enum rc commit(struct session *s, struct claim *claims, size_t n, size_t statements, bool *ret_gate_failed);
+enum rc commit(struct session *s, struct claim *claims, size_t n, size_t statements,
+	bool *ret_gate_failed);
 void roll_back(struct session *s);
 
 /* All of it for one message, which must go well; returns what its claim ended with. */
 enum claim_state run_one(struct session *s, const char *key, char content);
 
 /* What must go well. */
-#define MUST_OK(call) \
-	do { \
-		world.err.text[0] = '\0'; \
-		enum rc rc_ = (call); \
+#define MUST_OK(call)                                                                          \
+	do {                                                                                   \
+		world.err.text[0] = '\0';                                                      \
+		enum rc rc_ = (call);                                                          \
 		ck_assert_msg(rc_ == RC_OK, "%s: %s %s", #call, rc_name(rc_), world.err.text); \
 	} while (0)
 
@@ -75,7 +78,8 @@ enum claim_state run_one(struct session *s, const char *key, char content);
 struct message message_of(const char *body);
 /* Parks, which must go well. */
 enum park_outcome park(struct session *s, const struct park *p);
-/* A parking of a message with that key and content (key NULL: none), to `state` (NULL: only look). */
+/* A parking of a message with that key and content (key NULL: none), to `state` (NULL: only look).
+ */
 struct park park_of(const struct message *m, const char *key, char content, const char *state);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Claim, work, gate, commit: what is committed once, what never is, and what a lost session leaves. */
+/* Claim, work, gate, commit: what is committed once, what never is, and what a lost session leaves.
+ */
 #include "inbox_world.h"
 
 #include "base/fd.h"
@@ -19,7 +20,7 @@ static void queue(struct session *s, const char *sql)
 	MUST_OK(db_queue(s->db, sql, 0, NULL, false, &world.err));
 }
 
-/* ---- one key --------------------------------------------------------------------------------------- */
+/* ---- one key --------------------------------------------------------------------------------- */
 
 START_TEST(a_new_key_commits_with_its_work)
 {
@@ -66,8 +67,8 @@ START_TEST(keys_are_bytes_to_their_last_one)
 	static const struct {
 		const char *bytes;
 		size_t size;
-	} keys[] = {{"\001a", 2}, {"\001a\0", 3}, {"\001a\0\0", 4}, {"\001A", 2}, {"\002a", 2}, {"\001\xff\xfe", 3},
-		{"\001\\x61", 5}, {"\001", 1}};
+	} keys[] = {{"\001a", 2}, {"\001a\0", 3}, {"\001a\0\0", 4}, {"\001A", 2}, {"\002a", 2},
+		{"\001\xff\xfe", 3}, {"\001\\x61", 5}, {"\001", 1}};
 	char longest[2][KEY_SIZE_MAX];
 	inbox_world_begin("");
 	for (size_t i = 0; i < 2; i++) {
@@ -114,7 +115,7 @@ START_TEST(identities_do_not_share_keys)
 }
 END_TEST
 
-/* ---- busy -------------------------------------------------------------------------------------------- */
+/* ---- busy ------------------------------------------------------------------------------------ */
 
 START_TEST(a_key_in_hand_elsewhere_is_busy_and_holds_nobody_up)
 {
@@ -122,7 +123,8 @@ START_TEST(a_key_in_hand_elsewhere_is_busy_and_holds_nobody_up)
 	session_open(&world.b, NULL);
 	struct claim held = claim_of("\001b", 'x');
 	MUST_OK(begin(&world.b, &held, 1));
-	struct claim claims[] = {claim_of("\001a", 'x'), claim_of("\001b", 'x'), claim_of("\001c", 'x')};
+	struct claim claims[] = {
+		claim_of("\001a", 'x'), claim_of("\001b", 'x'), claim_of("\001c", 'x')};
 	exec(&world.b, "INSERT INTO effect VALUES ('of b')");
 	MUST_OK(begin(&world.a, claims, 3));
 	ck_assert_int_eq(claims[0].state, CLAIM_NEW);
@@ -184,17 +186,19 @@ START_TEST(every_one_of_a_batch_may_be_the_busy_one)
 }
 END_TEST
 
-/* ---- batches ------------------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 START_TEST(a_claim_that_was_not_handled_is_forgotten_with_the_commit)
 {
 	inbox_world_begin("");
-	struct claim claims[] = {claim_of("\001a", 'x'), claim_of("\001b", 'x'), claim_of("\001c", 'x')};
+	struct claim claims[] = {
+		claim_of("\001a", 'x'), claim_of("\001b", 'x'), claim_of("\001c", 'x')};
 	MUST_OK(begin(&world.a, claims, 3));
 	work(&world.a, &claims[0]);
 	work(&world.a, &claims[2]);
 	MUST_OK(commit(&world.a, claims, 3, 2, NULL));
-	ck_assert_str_eq(admin("SELECT string_agg(encode(key, 'escape'), '' ORDER BY key) FROM inbox"),
+	ck_assert_str_eq(
+		admin("SELECT string_agg(encode(key, 'escape'), '' ORDER BY key) FROM inbox"),
 		"\001a\001c");
 	ck_assert_int_eq(run_one(&world.a, "\001b", 'x'), CLAIM_NEW);
 	inbox_world_end();
@@ -265,9 +269,10 @@ START_TEST(a_batch_of_a_thousand_finds_each_key_as_it_is)
 	MUST_OK(begin(&world.a, claims, BATCH));
 	for (size_t i = 0; i < BATCH; i++) {
 		size_t kind = i % 10;
-		ck_assert_int_eq(claims[i].state, kind == 5                ? CLAIM_BUSY
-						  : kind == 3 || kind == 4 ? CLAIM_LOOK
-									   : CLAIM_NEW);
+		ck_assert_int_eq(claims[i].state,
+			kind == 5                        ? CLAIM_BUSY
+				: kind == 3 || kind == 4 ? CLAIM_LOOK
+							 : CLAIM_NEW);
 		if (claims[i].state == CLAIM_NEW && kind != 7) {
 			work(&world.a, &claims[i]);
 			handled++;
@@ -290,7 +295,6 @@ END_TEST
 START_TEST(two_sessions_that_want_the_same_thousand_never_wait_for_each_other)
 {
 	static struct claim mine[BATCH], theirs[BATCH];
-	size_t is_new = 0;
 	inbox_world_begin("batch: {max: 1000}");
 	session_open(&world.b, NULL);
 	exec(&world.a, "SET statement_timeout = '20s'");
@@ -300,7 +304,6 @@ START_TEST(two_sessions_that_want_the_same_thousand_never_wait_for_each_other)
 	MUST_OK(begin(&world.b, theirs, BATCH));
 	for (size_t i = 0; i < BATCH; i++) {
 		ck_assert_int_eq(theirs[i].state, i < BATCH / 2 ? CLAIM_BUSY : CLAIM_NEW);
-		is_new += theirs[i].state == CLAIM_NEW;
 		theirs[i].is_handled = true;
 	}
 	MUST_OK(commit(&world.b, theirs, BATCH, 0, NULL));
@@ -312,7 +315,7 @@ START_TEST(two_sessions_that_want_the_same_thousand_never_wait_for_each_other)
 }
 END_TEST
 
-/* ---- parked keys, results ---------------------------------------------------------------------------- */
+/* ---- parked keys, results -------------------------------------------------------------------- */
 
 START_TEST(a_delivery_does_not_claim_what_is_parked)
 {
@@ -347,10 +350,12 @@ START_TEST(a_result_is_kept_with_its_marker)
 	inbox_world_begin("");
 	struct claim c = claim_of("\001k", 'x');
 	MUST_OK(begin(&world.a, &c, 1));
-	MUST_OK(inbox_queue_result(&world.a.x, c.key, bytes_of("a\0b", 3), "text/plain", &world.err));
+	MUST_OK(inbox_queue_result(
+		&world.a.x, c.key, bytes_of("a\0b", 3), "text/plain", &world.err));
 	c.is_handled = true;
 	MUST_OK(commit(&world.a, &c, 1, 1, NULL));
-	ck_assert_str_eq(admin("SELECT content_type || data::text FROM result"), "text/plain\\x610062");
+	ck_assert_str_eq(
+		admin("SELECT content_type || data::text FROM result"), "text/plain\\x610062");
 	c = claim_of("\001l", 'x');
 	MUST_OK(begin(&world.a, &c, 1));
 	MUST_OK(inbox_queue_result(&world.a.x, c.key, bytes_of(NULL, 0), "", &world.err));
@@ -362,7 +367,7 @@ START_TEST(a_result_is_kept_with_its_marker)
 }
 END_TEST
 
-/* ---- the gate --------------------------------------------------------------------------------------------- */
+/* ---- the gate -------------------------------------------------------------------------------- */
 
 /* What a handler may do to our transaction when it holds the raw connection. */
 static void raw(struct session *s, const char *const *statements, size_t n)
@@ -393,7 +398,8 @@ static void gate_refuses(bool guarded, size_t n, const char *const *statements)
 	raw(&world.a, statements, n);
 	c.is_handled = true;
 	enum rc rc = commit(&world.a, &c, 1, 0, &gate_failed);
-	ck_assert_msg(rc == RC_RETRY, "after \"%s\": %s %s", statements[n - 1], rc_name(rc), world.err.text);
+	ck_assert_msg(rc == RC_RETRY, "after \"%s\": %s %s", statements[n - 1], rc_name(rc),
+		world.err.text);
 	ck_assert_msg(gate_failed, "after \"%s\" the gate was open", statements[n - 1]);
 	ck_assert_int_eq(db_tx_state(world.a.db), DB_TX_NONE);
 	/* Whatever it did, the session goes on. */
@@ -401,9 +407,9 @@ static void gate_refuses(bool guarded, size_t n, const char *const *statements)
 	(void)admin("DELETE FROM inbox");
 	(void)admin("DELETE FROM effect");
 }
-#define GATE_REFUSES(guarded, ...) \
-	do { \
-		static const char *const statements_[] = {__VA_ARGS__}; \
+#define GATE_REFUSES(guarded, ...)                                                              \
+	do {                                                                                    \
+		static const char *const statements_[] = {__VA_ARGS__};                         \
 		gate_refuses(guarded, sizeof statements_ / sizeof statements_[0], statements_); \
 	} while (0)
 
@@ -431,7 +437,8 @@ START_TEST(the_gate_is_shut_also_when_claims_are_to_be_forgotten_or_looked_up)
 	(void)run_one(&world.a, "\001b", 'x');
 	static const char *const breaks[][2] = {{"ROLLBACK", "BEGIN"}, {"COMMIT", "BEGIN"}};
 	for (size_t i = 0; i < 2; i++) {
-		struct claim claims[] = {claim_of("\001a", 'x'), claim_of("\001b", 'x'), claim_of("\001c", 'x')};
+		struct claim claims[] = {
+			claim_of("\001a", 'x'), claim_of("\001b", 'x'), claim_of("\001c", 'x')};
 		bool gate_failed;
 		MUST_OK(begin(&world.a, claims, 3));
 		claims[0].is_handled = true;
@@ -499,7 +506,8 @@ END_TEST
 START_TEST(a_constraint_that_fails_at_commit_takes_everything_back)
 {
 	inbox_world_begin("");
-	(void)admin("ALTER TABLE effect ADD CONSTRAINT once UNIQUE (key) DEFERRABLE INITIALLY DEFERRED");
+	(void)admin("ALTER TABLE effect ADD CONSTRAINT once UNIQUE (key) DEFERRABLE INITIALLY "
+		    "DEFERRED");
 	struct claim c = claim_of("\001k", 'x');
 	MUST_OK(begin(&world.a, &c, 1));
 	work(&world.a, &c);
@@ -512,7 +520,7 @@ START_TEST(a_constraint_that_fails_at_commit_takes_everything_back)
 }
 END_TEST
 
-/* ---- durability ------------------------------------------------------------------------------------------- */
+/* ---- durability ------------------------------------------------------------------------------ */
 
 static void note_settings_at_commit(void)
 {
@@ -521,7 +529,8 @@ static void note_settings_at_commit(void)
 	(void)admin("CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
 		    "INSERT INTO seen VALUES (current_setting('synchronous_commit'), "
 		    "current_setting('statement_timeout')); RETURN NULL; END $$");
-	(void)admin("CREATE CONSTRAINT TRIGGER see AFTER INSERT ON effect DEFERRABLE INITIALLY DEFERRED "
+	(void)admin("CREATE CONSTRAINT TRIGGER see AFTER INSERT ON effect DEFERRABLE INITIALLY "
+		    "DEFERRED "
 		    "FOR EACH ROW EXECUTE FUNCTION see()");
 }
 
@@ -554,7 +563,8 @@ START_TEST(a_commit_is_synchronous_whatever_the_handler_has_set)
 	commit_with("SELECT 1", "on");
 	struct message m = message_of("body");
 	const struct park p = park_of(&m, "\001p", 'x', "failed");
-	(void)admin("CREATE CONSTRAINT TRIGGER see AFTER INSERT ON parked DEFERRABLE INITIALLY DEFERRED "
+	(void)admin("CREATE CONSTRAINT TRIGGER see AFTER INSERT ON parked DEFERRABLE INITIALLY "
+		    "DEFERRED "
 		    "FOR EACH ROW EXECUTE FUNCTION see()");
 	exec(&world.a, "SET synchronous_commit = off");
 	ck_assert_int_eq(park(&world.a, &p), PARK_PARKED);
@@ -580,9 +590,11 @@ START_TEST(a_warning_of_the_handlers_casts_no_doubt_on_the_commit)
 	inbox_world_begin("");
 	(void)admin("CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
 		    "RAISE WARNING 'of the handler'; RETURN NULL; END $$");
-	(void)admin("CREATE TRIGGER warn AFTER INSERT ON effect FOR EACH ROW EXECUTE FUNCTION warn()");
+	(void)admin(
+		"CREATE TRIGGER warn AFTER INSERT ON effect FOR EACH ROW EXECUTE FUNCTION warn()");
 	ck_assert_int_eq(run_one(&world.a, "\001k", 'x'), CLAIM_NEW);
-	(void)admin("CREATE CONSTRAINT TRIGGER late AFTER INSERT ON effect DEFERRABLE INITIALLY DEFERRED "
+	(void)admin("CREATE CONSTRAINT TRIGGER late AFTER INSERT ON effect DEFERRABLE INITIALLY "
+		    "DEFERRED "
 		    "FOR EACH ROW EXECUTE FUNCTION warn()");
 	ck_assert_int_eq(run_one(&world.a, "\001l", 'x'), CLAIM_NEW);
 	ck_assert_int_eq(world_effects(), 2);
@@ -667,11 +679,12 @@ START_TEST(a_commit_that_gave_up_its_standby_is_not_believed)
 }
 END_TEST
 
-/* ---- sessions that are lost ----------------------------------------------------------------------------- */
+/* ---- sessions that are lost ------------------------------------------------------------------ */
 
 static void never_ok(enum rc rc, const char *step)
 {
-	ck_assert_msg(rc == RC_UNAVAILABLE || rc == RC_UNKNOWN, "%s: %s %s", step, rc_name(rc), world.err.text);
+	ck_assert_msg(rc == RC_UNAVAILABLE || rc == RC_UNKNOWN, "%s: %s %s", step, rc_name(rc),
+		world.err.text);
 	ck_assert_int_eq(db_tx_state(world.a.db), DB_TX_LOST);
 	session_close(&world.a);
 	session_open(&world.a, NULL);
@@ -689,7 +702,8 @@ static pid_t terminate_in(const char *word)
 	char sql[300];
 	bool done = false;
 	(void)snprintf(sql, sizeof sql,
-		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %d AND state = 'active' "
+		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %d AND state = "
+		"'active' "
 		"AND query LIKE '%s%%' AND wait_event = 'PgSleep'",
 		victim, word);
 	for (int i = 0; i < 2000 && !done; i++) {
@@ -743,7 +757,8 @@ START_TEST(a_session_lost_in_commit_leaves_the_outcome_to_the_next_claim)
 	inbox_world_begin("");
 	(void)admin("CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
 		    "PERFORM pg_sleep(30); RETURN NULL; END $$");
-	(void)admin("CREATE CONSTRAINT TRIGGER wait AFTER INSERT ON effect DEFERRABLE INITIALLY DEFERRED "
+	(void)admin("CREATE CONSTRAINT TRIGGER wait AFTER INSERT ON effect DEFERRABLE INITIALLY "
+		    "DEFERRED "
 		    "FOR EACH ROW EXECUTE FUNCTION wait()");
 	struct claim c = claim_of("\001k", 'x');
 	pid_t child = terminate_in("COMMIT");
@@ -778,7 +793,8 @@ START_TEST(a_session_lost_while_parking_or_retrying_is_never_taken_for_success)
 	never_ok(inbox_park_begin(&world.a.x, &p, &stream, &world.err), "park_begin");
 	MUST_OK(inbox_park_begin(&world.a.x, &p, &stream, &world.err));
 	session_terminate(&world.a);
-	never_ok(inbox_park_piece(&world.a.x, &stream, bytes_str("piece"), &world.err), "park_piece");
+	never_ok(inbox_park_piece(&world.a.x, &stream, bytes_str("piece"), &world.err),
+		"park_piece");
 	park_stream_done(&stream);
 	MUST_OK(inbox_park_begin(&world.a.x, &p, &stream, &world.err));
 	MUST_OK(inbox_park_piece(&world.a.x, &stream, bytes_str("piece"), &world.err));
@@ -793,7 +809,8 @@ START_TEST(a_session_lost_while_parking_or_retrying_is_never_taken_for_success)
 	session_terminate(&world.a);
 	never_ok(inbox_give_back(&world.a.x, 1, 1, &world.err), "give_back");
 	session_terminate(&world.a);
-	never_ok(inbox_count_crash(&world.a.x, 1, 1, "crashed", "", &outcome, &world.err), "count_crash");
+	never_ok(inbox_count_crash(&world.a.x, 1, 1, "crashed", "", &outcome, &world.err),
+		"count_crash");
 	session_terminate(&world.a);
 	never_ok(inbox_next_due(&world.a.x, &ms, &world.err), "next_due");
 	session_terminate(&world.a);
@@ -804,7 +821,7 @@ START_TEST(a_session_lost_while_parking_or_retrying_is_never_taken_for_success)
 }
 END_TEST
 
-/* ---- sessions that are lost at any moment ------------------------------------------------------------ */
+/* ---- sessions that are lost at any moment ---------------------------------------------------- */
 
 enum { LOSSES = 20, KEYS_AT_ONCE = 4 };
 
@@ -863,8 +880,8 @@ static void reopen(struct session *s)
 	s->x.id = id;
 }
 
-/* Tries until it is committed; returns how often the session was lost on the way.  The delay of a kill is
- * anywhere below a limit that follows the machine: about every second one comes in time. */
+/* Tries until it is committed; returns how often the session was lost on the way.  The delay of a
+ * kill is anywhere below a limit that follows the machine: about every second one comes in time. */
 static int batch_under_fire(struct claim *claims, int killer)
 {
 	static unsigned dice = 12345, limit_us = 8000;
@@ -876,9 +893,11 @@ static int batch_under_fire(struct claim *claims, int killer)
 		enum rc rc = try_batch(&world.a, claims);
 		bool is_lost = rc != RC_OK;
 		limit_us = is_lost ? limit_us + limit_us / 4 + 1 : limit_us - limit_us / 4;
-		/* The kill may still be on its way: whatever comes next has a session of its own. */
+		/* The kill may still be on its way: whatever comes next has a session of its own.
+		 */
 		reopen(&world.a);
-		if (!is_lost && claims[0].state != CLAIM_BUSY) /* by a server that has not noticed yet */
+		if (!is_lost &&
+			claims[0].state != CLAIM_BUSY) /* by a server that has not noticed yet */
 			return lost;
 		ck_assert(rc == RC_OK || rc == RC_UNKNOWN || rc == RC_UNAVAILABLE);
 		lost += is_lost;
@@ -890,8 +909,10 @@ static void slow_down(void)
 {
 	(void)admin("CREATE FUNCTION doze() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
 		    "PERFORM pg_sleep(0.001); RETURN NULL; END $$");
-	(void)admin("CREATE TRIGGER doze AFTER INSERT ON effect FOR EACH ROW EXECUTE FUNCTION doze()");
-	(void)admin("CREATE CONSTRAINT TRIGGER later AFTER INSERT ON effect DEFERRABLE INITIALLY DEFERRED "
+	(void)admin(
+		"CREATE TRIGGER doze AFTER INSERT ON effect FOR EACH ROW EXECUTE FUNCTION doze()");
+	(void)admin("CREATE CONSTRAINT TRIGGER later AFTER INSERT ON effect DEFERRABLE INITIALLY "
+		    "DEFERRED "
 		    "FOR EACH ROW EXECUTE FUNCTION doze()");
 }
 
@@ -910,7 +931,8 @@ START_TEST(sessions_lost_at_any_moment_lose_nothing_and_repeat_nothing)
 		}
 		lost += batch_under_fire(claims, killer);
 		for (size_t i = 0; i < KEYS_AT_ONCE; i++)
-			ck_assert(claims[i].state == CLAIM_NEW || claims[i].state == CLAIM_DUPLICATE);
+			ck_assert(
+				claims[i].state == CLAIM_NEW || claims[i].state == CLAIM_DUPLICATE);
 	}
 	(void)close(killer);
 	ck_assert_int_ge(lost, LOSSES);
@@ -921,11 +943,13 @@ START_TEST(sessions_lost_at_any_moment_lose_nothing_and_repeat_nothing)
 }
 END_TEST
 
-UNIT_SUITE_TIMEOUT(120, "inbox/claim", a_new_key_commits_with_its_work, the_same_content_again_is_a_duplicate,
+UNIT_SUITE_TIMEOUT(120, "inbox/claim", a_new_key_commits_with_its_work,
+	the_same_content_again_is_a_duplicate,
 	other_content_is_looked_at_and_what_cannot_be_compared_is_a_duplicate,
 	keys_are_bytes_to_their_last_one, a_rollback_leaves_nothing, identities_do_not_share_keys,
 	a_key_in_hand_elsewhere_is_busy_and_holds_nobody_up,
-	a_busy_key_alone_is_busy_and_free_after_a_rollback, every_one_of_a_batch_may_be_the_busy_one,
+	a_busy_key_alone_is_busy_and_free_after_a_rollback,
+	every_one_of_a_batch_may_be_the_busy_one,
 	a_claim_that_was_not_handled_is_forgotten_with_the_commit,
 	messages_without_key_leave_no_marker_alone_or_among_others,
 	a_batch_of_a_thousand_finds_each_key_as_it_is,
@@ -934,7 +958,8 @@ UNIT_SUITE_TIMEOUT(120, "inbox/claim", a_new_key_commits_with_its_work, the_same
 	the_gate_is_shut_for_any_transaction_but_the_one_that_claimed,
 	the_gate_is_shut_also_when_claims_are_to_be_forgotten_or_looked_up,
 	with_the_guard_a_handlers_commit_takes_everything_back,
-	the_guard_lets_our_own_commit_through_and_is_gone, an_error_of_the_work_takes_the_claims_with_it,
+	the_guard_lets_our_own_commit_through_and_is_gone,
+	an_error_of_the_work_takes_the_claims_with_it,
 	a_constraint_that_fails_at_commit_takes_everything_back,
 	a_commit_is_synchronous_whatever_the_handler_has_set,
 	a_commit_is_as_synchronous_as_it_is_configured,

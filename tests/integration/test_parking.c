@@ -45,7 +45,7 @@ static void hold(const char *key)
 	ck_assert_int_ne(c.state, CLAIM_BUSY);
 }
 
-/* ---- outcomes of a delivery ---------------------------------------------------------------------- */
+/* ---- outcomes of a delivery ------------------------------------------------------------------ */
 
 START_TEST(a_message_is_parked_whole)
 {
@@ -60,9 +60,11 @@ START_TEST(a_message_is_parked_whole)
 	p.attempts = 3;
 	p.crashes = 2;
 	ck_assert_int_eq(park(&world.a, &p), PARK_PARKED);
-	ck_assert_str_eq(row("concat_ws('|', consumer, entry, state, reason, detail, sqlstate, attempts, "
-			     "crashes, next_at IS NULL, key, queue, redelivered)"),
-		admin("SELECT concat_ws('|', %d, 'main', 'failed', 'retry', 'why', '23505', 3, 2, true, "
+	ck_assert_str_eq(
+		row("concat_ws('|', consumer, entry, state, reason, detail, sqlstate, attempts, "
+		    "crashes, next_at IS NULL, key, queue, redelivered)"),
+		admin("SELECT concat_ws('|', %d, 'main', 'failed', 'retry', 'why', '23505', 3, 2, "
+		      "true, "
 		      "'\\x016b'::bytea, 'q', true)",
 			(int)world.a.x.id));
 	ck_assert_str_eq(row("exchange::text || routing_key || properties"),
@@ -194,10 +196,13 @@ START_TEST(what_somebody_sends_again_gets_a_fresh_budget)
 	inbox_world_begin("");
 	ck_assert_int_eq(park_one("\001k", 'x', "failed"), PARK_PARKED);
 	for (size_t i = 0; i < 2; i++) {
-		(void)admin("UPDATE parked SET state = '%s', next_at = NULL, attempts = 6, crashes = 3", states[i]);
+		(void)admin(
+			"UPDATE parked SET state = '%s', next_at = NULL, attempts = 6, crashes = 3",
+			states[i]);
 		const char *token = row("token");
 		ck_assert_int_eq(park_one("\001k", 'x', NULL), PARK_REVIVED);
-		ck_assert_str_eq(row("concat_ws('|', state, attempts, crashes, next_at <= clock_timestamp())"),
+		ck_assert_str_eq(row("concat_ws('|', state, attempts, crashes, next_at <= "
+				     "clock_timestamp())"),
 			"waiting|0|0|t");
 		ck_assert_str_ne(row("token"), token);
 	}
@@ -255,9 +260,11 @@ START_TEST(empty_and_absent_parts_are_parked_as_empty)
 {
 	inbox_world_begin("");
 	const struct message m = {.body_size = 0};
-	const struct park p = {.message = &m, .key = bytes_str("\001k"), .state = "failed", .reason = "rejected"};
+	const struct park p = {
+		.message = &m, .key = bytes_str("\001k"), .state = "failed", .reason = "rejected"};
 	ck_assert_int_eq(park(&world.a, &p), PARK_PARKED);
-	ck_assert_str_eq(row("concat_ws('|', exchange, routing_key, properties, body, fingerprint, detail)"),
+	ck_assert_str_eq(
+		row("concat_ws('|', exchange, routing_key, properties, body, fingerprint, detail)"),
 		"\\x|\\x|\\x|\\x|\\x|");
 	inbox_world_end();
 }
@@ -277,7 +284,7 @@ START_TEST(an_unknown_state_is_refused_and_leaves_the_session_fit_for_work)
 }
 END_TEST
 
-/* ---- bodies in pieces ---------------------------------------------------------------------------------- */
+/* ---- bodies in pieces ------------------------------------------------------------------------ */
 
 static enum park_outcome stream(const struct message *m, const char *const *pieces, size_t n)
 {
@@ -296,7 +303,8 @@ static enum park_outcome stream(const struct message *m, const char *const *piec
 
 START_TEST(a_body_in_pieces_is_the_same_message_as_in_one)
 {
-	static const char *const pieces[] = {"the ", "bo", "dy"}, *const others[] = {"th", "e body"};
+	static const char *const pieces[] = {"the ", "bo", "dy"},
+				 *const others[] = {"th", "e body"};
 	inbox_world_begin("");
 	struct message m = message_of(body);
 	m.body = bytes_of(NULL, 0);
@@ -329,7 +337,7 @@ START_TEST(a_body_that_does_not_end_leaves_nothing)
 }
 END_TEST
 
-/* ---- taking a retry ---------------------------------------------------------------------------------------- */
+/* ---- taking a retry -------------------------------------------------------------------------- */
 
 enum { LEASE_MS = 60000 };
 
@@ -404,7 +412,8 @@ START_TEST(the_one_due_longest_is_taken_first)
 	inbox_world_begin("");
 	(void)park_one("\001a", 'x', "waiting");
 	(void)park_one("\001b", 'x', "waiting");
-	(void)admin("UPDATE parked SET next_at = now() - interval '1 minute' WHERE key = '\\x0162'");
+	(void)admin(
+		"UPDATE parked SET next_at = now() - interval '1 minute' WHERE key = '\\x0162'");
 	ck_assert(take(&d));
 	ck_assert(bytes_equal(d.key, bytes_str("\001b")));
 	due_done(&d);
@@ -445,15 +454,17 @@ START_TEST(what_needs_no_run_is_ended_on_the_way)
 	(void)admin("UPDATE parked SET attempts = 3 WHERE key = '\\x01' || 'used'::bytea");
 	(void)admin("UPDATE parked SET crashes = 3 WHERE key = '\\x01' || 'died'::bytea");
 	(void)admin("INSERT INTO inbox (consumer, key, fingerprint) "
-		    "SELECT consumer, key, CASE WHEN key = '\\x01' || 'done'::bytea THEN fingerprint ELSE "
+		    "SELECT consumer, key, CASE WHEN key = '\\x01' || 'done'::bytea THEN "
+		    "fingerprint ELSE "
 		    "'\\x0179797979797979797979797979797979' END FROM parked "
 		    "WHERE key IN ('\\x01' || 'done'::bytea, '\\x01' || 'other'::bytea)");
 	(void)park_one("\001last", 'x', "waiting");
 	ck_assert(take(&d));
 	ck_assert(bytes_equal(d.key, bytes_str("\001last")));
 	due_done(&d);
-	ck_assert_str_eq(admin("SELECT string_agg(key_text(key) || ' ' || state || ' ' || attempts, "
-			       "', ' ORDER BY key) FROM parked"),
+	ck_assert_str_eq(
+		admin("SELECT string_agg(key_text(key) || ' ' || state || ' ' || attempts, "
+		      "', ' ORDER BY key) FROM parked"),
 		"died failed 1, last waiting 2, other mismatch 1, used failed 3");
 	take_none();
 	inbox_world_end();
@@ -476,7 +487,7 @@ START_TEST(a_body_kept_in_pieces_is_taken_whole)
 }
 END_TEST
 
-/* ---- running it ------------------------------------------------------------------------------------------------ */
+/* ---- running it ------------------------------------------------------------------------------ */
 
 static struct claim claim_of_due(const struct due *d)
 {
@@ -499,7 +510,10 @@ static void run_due(const char *key, bool right_token)
 	struct claim c = claim_of_due(&d);
 	c.parked_token += !right_token;
 	MUST_OK(begin(&world.a, &c, 1));
-	ck_assert_int_eq(c.state, !right_token ? CLAIM_LOOK : key != NULL ? CLAIM_NEW : CLAIM_UNKEYED);
+	ck_assert_int_eq(c.state,
+		!right_token          ? CLAIM_LOOK
+			: key != NULL ? CLAIM_NEW
+				      : CLAIM_UNKEYED);
 	if (right_token) {
 		work(&world.a, &c);
 		MUST_OK(commit(&world.a, &c, 1, 1, NULL));
@@ -554,7 +568,8 @@ START_TEST(a_retry_whose_key_was_committed_or_is_busy_is_not_run)
 	ck_assert_int_eq(c.state, CLAIM_BUSY);
 	roll_back(&world.a);
 	roll_back(&world.b);
-	(void)admin("INSERT INTO inbox (consumer, key, fingerprint) SELECT consumer, key, fingerprint FROM parked");
+	(void)admin("INSERT INTO inbox (consumer, key, fingerprint) SELECT consumer, key, "
+		    "fingerprint FROM parked");
 	MUST_OK(begin(&world.a, &c, 1));
 	ck_assert_int_eq(c.state, CLAIM_LOOK);
 	roll_back(&world.a);
@@ -564,7 +579,7 @@ START_TEST(a_retry_whose_key_was_committed_or_is_busy_is_not_run)
 }
 END_TEST
 
-/* ---- parking it again -------------------------------------------------------------------------------------------- */
+/* ---- parking it again ------------------------------------------------------------------------ */
 
 static struct park park_of_due(const struct due *d, const char *state)
 {
@@ -608,7 +623,8 @@ END_TEST
 
 START_TEST(a_retry_whose_row_was_changed_by_somebody_else_is_dropped)
 {
-	static const char *const changes[] = {"UPDATE parked SET state = 'discarded', next_at = NULL",
+	static const char *const changes[] = {
+		"UPDATE parked SET state = 'discarded', next_at = NULL",
 		"UPDATE parked SET token = token + 1", "DELETE FROM parked"};
 	inbox_world_begin("");
 	for (size_t i = 0; i < 3; i++) {
@@ -631,7 +647,8 @@ START_TEST(a_retry_that_turns_out_committed_or_mismatched_is_ended)
 	struct due d;
 	inbox_world_begin("");
 	take_one("\001k", &d);
-	(void)admin("INSERT INTO inbox (consumer, key, fingerprint) SELECT consumer, key, fingerprint FROM parked");
+	(void)admin("INSERT INTO inbox (consumer, key, fingerprint) SELECT consumer, key, "
+		    "fingerprint FROM parked");
 	struct park p = park_of_due(&d, "failed");
 	ck_assert_int_eq(park(&world.a, &p), PARK_DUPLICATE);
 	ck_assert_int_eq(rows("true"), 0);
@@ -661,7 +678,7 @@ START_TEST(a_retry_without_key_is_parked_again_as_well)
 }
 END_TEST
 
-/* ---- attempts given back, crashes counted ------------------------------------------------------------------------- */
+/* ---- attempts given back, crashes counted ---------------------------------------------------- */
 
 START_TEST(an_attempt_is_given_back_once_and_only_with_its_token)
 {
@@ -707,7 +724,8 @@ START_TEST(a_crash_is_counted_once_until_there_are_enough)
 	ck_assert(take(&d));
 	ck_assert_uint_eq(d.crashes, 1);
 	ck_assert_int_eq(count_crash(d.parked, d.token), PARK_PARKED);
-	ck_assert_str_eq(row("concat_ws('|', state, attempts, crashes, next_at IS NULL)"), "failed|3|2|t");
+	ck_assert_str_eq(
+		row("concat_ws('|', state, attempts, crashes, next_at IS NULL)"), "failed|3|2|t");
 	due_done(&d);
 	inbox_world_end();
 }
@@ -758,10 +776,11 @@ START_TEST(a_crash_after_the_commit_counts_for_nothing)
 }
 END_TEST
 
-UNIT_SUITE_TIMEOUT(60, "inbox/park", a_message_is_parked_whole, a_waiting_message_is_due_after_its_delay,
-	a_delay_of_a_year_is_a_delay_of_a_year,
+UNIT_SUITE_TIMEOUT(60, "inbox/park", a_message_is_parked_whole,
+	a_waiting_message_is_due_after_its_delay, a_delay_of_a_year_is_a_delay_of_a_year,
 	other_content_is_a_mismatch_with_work_committed_and_with_work_parked,
-	a_known_mismatch_is_there_already, a_discarded_message_does_not_keep_its_key_from_other_content,
+	a_known_mismatch_is_there_already,
+	a_discarded_message_does_not_keep_its_key_from_other_content,
 	committed_work_makes_it_a_duplicate_whatever_is_to_be_parked,
 	a_copy_of_what_is_parked_finds_it_present, what_somebody_sends_again_gets_a_fresh_budget,
 	a_key_in_hand_elsewhere_is_busy_for_parking_too, nothing_known_means_claim_it_again,
@@ -770,13 +789,16 @@ UNIT_SUITE_TIMEOUT(60, "inbox/park", a_message_is_parked_whole, a_waiting_messag
 	an_unknown_state_is_refused_and_leaves_the_session_fit_for_work,
 	a_body_in_pieces_is_the_same_message_as_in_one, a_body_that_does_not_end_leaves_nothing,
 	a_due_message_is_taken_whole_and_only_once,
-	a_message_is_not_taken_before_its_time_nor_by_another_identity, the_one_due_longest_is_taken_first,
-	a_busy_key_is_passed_over, what_needs_no_run_is_ended_on_the_way, a_body_kept_in_pieces_is_taken_whole,
-	the_row_of_a_retry_goes_with_its_work_if_it_still_has_that_token, a_retry_rolled_back_keeps_its_row,
-	a_retry_whose_key_was_committed_or_is_busy_is_not_run, a_retry_that_fails_again_changes_its_row,
+	a_message_is_not_taken_before_its_time_nor_by_another_identity,
+	the_one_due_longest_is_taken_first, a_busy_key_is_passed_over,
+	what_needs_no_run_is_ended_on_the_way, a_body_kept_in_pieces_is_taken_whole,
+	the_row_of_a_retry_goes_with_its_work_if_it_still_has_that_token,
+	a_retry_rolled_back_keeps_its_row, a_retry_whose_key_was_committed_or_is_busy_is_not_run,
+	a_retry_that_fails_again_changes_its_row,
 	a_retry_whose_row_was_changed_by_somebody_else_is_dropped,
-	a_retry_that_turns_out_committed_or_mismatched_is_ended, a_retry_without_key_is_parked_again_as_well,
-	an_attempt_is_given_back_once_and_only_with_its_token, a_crash_is_counted_once_until_there_are_enough,
-	a_crash_on_the_last_attempt_is_the_end,
+	a_retry_that_turns_out_committed_or_mismatched_is_ended,
+	a_retry_without_key_is_parked_again_as_well,
+	an_attempt_is_given_back_once_and_only_with_its_token,
+	a_crash_is_counted_once_until_there_are_enough, a_crash_on_the_last_attempt_is_the_end,
 	a_crash_is_not_counted_while_the_dead_session_holds_the_key,
 	a_crash_after_the_commit_counts_for_nothing)

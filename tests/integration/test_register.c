@@ -22,7 +22,8 @@ static int register_as(const char *consumer, const char *vhost)
 
 static void says(const char *part)
 {
-	ck_assert_msg(strstr(world.err.text, part) != NULL, "\"%s\" is not in: %s", part, world.err.text);
+	ck_assert_msg(
+		strstr(world.err.text, part) != NULL, "\"%s\" is not in: %s", part, world.err.text);
 }
 
 START_TEST(the_same_consumer_is_the_same_every_time)
@@ -32,9 +33,12 @@ START_TEST(the_same_consumer_is_the_same_every_time)
 	ck_assert_int_gt(id, 0);
 	session_open(&world.b, NULL);
 	ck_assert_int_eq(world.b.x.id, id);
-	ck_assert_int_eq(register_as("  main:\n    queue: q\n    handler: other\n    workers: 7\n", "/"), id);
+	ck_assert_int_eq(
+		register_as("  main:\n    queue: q\n    handler: other\n    workers: 7\n", "/"),
+		id);
 	ck_assert_int_eq(admin_int("SELECT count(*) FROM consumer"), 1);
-	ck_assert_str_eq(admin("SELECT concat_ws('|', entry, vhost, queue) FROM consumer_entry"), "main|/|q");
+	ck_assert_str_eq(admin("SELECT concat_ws('|', entry, vhost, queue) FROM consumer_entry"),
+		"main|/|q");
 	inbox_world_end();
 }
 END_TEST
@@ -43,15 +47,22 @@ START_TEST(an_edited_rule_is_refused_and_both_are_named)
 {
 	inbox_world_begin("");
 	const char *before = admin("SELECT string_agg(consumer::text, '') FROM consumer");
-	ck_assert_int_eq(
-		register_as("  main:\n    queue: q\n    handler: sql\n    key: [header:a, message_id]\n", "/"), 0);
+	ck_assert_int_eq(register_as("  main:\n    queue: q\n    handler: sql\n    key: [header:a, "
+				     "message_id]\n",
+				 "/"),
+		0);
 	says("'message_id'");
 	says("'header:a,message_id'");
 	says("inboxctl consumers accept main");
-	ck_assert_int_eq(register_as("  main:\n    queue: q\n    handler: sql\n    on_missing_key: body\n", "/"), 0);
+	ck_assert_int_eq(
+		register_as(
+			"  main:\n    queue: q\n    handler: sql\n    on_missing_key: body\n", "/"),
+		0);
 	says("'message_id|missing=body'");
 	ck_assert_int_eq(
-		register_as("  main:\n    queue: q\n    handler: sql\n    fingerprint: json:/id\n", "/"), 0);
+		register_as("  main:\n    queue: q\n    handler: sql\n    fingerprint: json:/id\n",
+			"/"),
+		0);
 	says("'body'");
 	says("'json:/id'");
 	ck_assert_str_eq(admin("SELECT string_agg(consumer::text, '') FROM consumer"), before);
@@ -67,14 +78,16 @@ START_TEST(another_queue_under_the_same_name_is_refused_and_both_are_named)
 	says("queue 'other' of vhost '/'");
 	ck_assert_int_eq(register_as("  main:\n    queue: q\n    handler: sql\n", "it's"), 0);
 	says("vhost 'it''s'");
-	ck_assert_str_eq(admin("SELECT concat_ws('|', entry, vhost, queue) FROM consumer_entry"), "main|/|q");
+	ck_assert_str_eq(admin("SELECT concat_ws('|', entry, vhost, queue) FROM consumer_entry"),
+		"main|/|q");
 	inbox_world_end();
 }
 END_TEST
 
 START_TEST(what_an_operator_accepts_is_the_same_consumer_from_then_on)
 {
-	static const char edited[] = "  main:\n    queue: q2\n    handler: sql\n    key: header:a\n";
+	static const char edited[] =
+		"  main:\n    queue: q2\n    handler: sql\n    key: header:a\n";
 	inbox_world_begin("");
 	(void)run_one(&world.a, "\001k", 'x');
 	ck_assert_int_eq(register_as(edited, "/v"), 0);
@@ -92,14 +105,18 @@ START_TEST(entries_may_share_an_identity_if_they_make_the_same_keys)
 	inbox_world_begin("");
 	int id = world.a.x.id;
 	ck_assert_int_eq(
-		register_as("  second:\n    identity: main\n    queue: q2\n    handler: sql\n", "/"), id);
-	ck_assert_int_eq(register_as("  third:\n    identity: main\n    queue: q3\n    handler: sql\n"
-				     "    key: body\n",
-				 "/"),
+		register_as(
+			"  second:\n    identity: main\n    queue: q2\n    handler: sql\n", "/"),
+		id);
+	ck_assert_int_eq(
+		register_as("  third:\n    identity: main\n    queue: q3\n    handler: sql\n"
+			    "    key: body\n",
+			"/"),
 		0);
 	ck_assert_int_ne(register_as("  fourth:\n    queue: q\n    handler: sql\n", "/"), id);
-	ck_assert_str_eq(
-		admin("SELECT string_agg(entry, ',' ORDER BY entry) FROM consumer_entry WHERE consumer = %d", id),
+	ck_assert_str_eq(admin("SELECT string_agg(entry, ',' ORDER BY entry) FROM consumer_entry "
+			       "WHERE consumer = %d",
+				 id),
 		"main,second");
 	inbox_world_end();
 }
@@ -109,15 +126,16 @@ END_TEST
 START_TEST(two_that_come_at_once_become_one)
 {
 	inbox_world_begin("");
-	struct session s = {
-		.consumer = other_config("  fresh:\n    queue: q\n    handler: sql\n")};
+	struct session s = {.consumer = other_config("  fresh:\n    queue: q\n    handler: sql\n")};
 	MUST_OK(db_conn_open(s.consumer->database, "test", &s.db, &world.err));
 	inbox_init(&s.x, s.db, s.consumer);
 	(void)admin("BEGIN");
-	int theirs = admin_int("SELECT consumer FROM register('fresh', 'fresh', '/', 'q', 'message_id', 'body')");
+	int theirs = admin_int(
+		"SELECT consumer FROM register('fresh', 'fresh', '/', 'q', 'message_id', 'body')");
 	/* Ours waits for theirs; theirs ends once ours is seen waiting. */
 	ck_assert_int_eq(PQsendQuery(world.admin,
-				 "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted) LOOP "
+				 "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM pg_locks WHERE NOT "
+				 "granted) LOOP "
 				 "PERFORM pg_sleep(0.01); END LOOP; END $$; COMMIT"),
 		1);
 	MUST_OK(inbox_register(&s.x, "/", &world.err));
@@ -130,7 +148,7 @@ START_TEST(two_that_come_at_once_become_one)
 }
 END_TEST
 
-/* ---- before that -------------------------------------------------------------------------------------- */
+/* ---- before that ----------------------------------------------------------------------------- */
 
 static enum rc check_schema_of(const struct config_consumer *c)
 {
@@ -158,8 +176,8 @@ END_TEST
 START_TEST(more_keys_at_once_than_the_server_can_lock_are_refused)
 {
 	inbox_world_begin("");
-	const struct config_consumer *c = other_config(
-		"  main:\n    queue: q\n    handler: sql\n    workers: 64\n    batch: {max: 1000}\n");
+	const struct config_consumer *c = other_config("  main:\n    queue: q\n    handler: sql\n  "
+						       "  workers: 64\n    batch: {max: 1000}\n");
 	ck_assert_int_eq(check_schema_of(c), RC_FATAL);
 	says("64000");
 	says("max_locks_per_transaction");
@@ -167,7 +185,7 @@ START_TEST(more_keys_at_once_than_the_server_can_lock_are_refused)
 }
 END_TEST
 
-/* ---- the session --------------------------------------------------------------------------------------- */
+/* ---- the session ----------------------------------------------------------------------------- */
 
 static enum rc exec(const char *sql)
 {
@@ -179,7 +197,8 @@ static const char *setting(const char *name)
 	static char value[100];
 	struct db_result *res = NULL;
 	const struct db_value arg = {.data = name, .size = strlen(name)};
-	MUST_OK(db_exec(world.a.db, "SELECT current_setting($1)", 1, &arg, false, &res, &world.err));
+	MUST_OK(db_exec(
+		world.a.db, "SELECT current_setting($1)", 1, &arg, false, &res, &world.err));
 	struct bytes b = db_result_value(res, 0, 0);
 	(void)snprintf(value, sizeof value, "%.*s", (int)b.size, (const char *)b.data);
 	db_result_free(res);
@@ -215,7 +234,9 @@ START_TEST(a_reset_undoes_what_a_handler_left_and_keeps_our_limits)
 	ck_assert_str_eq(setting("statement_timeout"), "4321ms");
 	ck_assert_str_eq(setting("idle_in_transaction_session_timeout"), "8765ms");
 	ck_assert_int_ne(exec("SELECT * FROM left_behind"), RC_OK);
-	ck_assert_int_eq(admin_int("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711"), 0);
+	ck_assert_int_eq(admin_int("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND "
+				   "objid = 4711"),
+		0);
 	/* Statements parsed before are forgotten, and parsed again. */
 	ck_assert_int_eq(run_one(&world.a, "\001l", 'x'), CLAIM_NEW);
 	ck_assert_int_eq(run_one(&world.a, "\001k", 'x'), CLAIM_DUPLICATE);
@@ -249,8 +270,9 @@ START_TEST(a_statement_over_an_altered_table_works_again_the_next_time)
 	}
 	(void)run_one(&world.a, "\001k", 'x');
 	struct db_result *res = NULL;
-	MUST_OK(db_exec(world.a.db, "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%altered'",
-		0, NULL, true, &res, &world.err));
+	MUST_OK(db_exec(world.a.db,
+		"SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%altered'", 0,
+		NULL, true, &res, &world.err));
 	ck_assert_int_le(db_result_int(res, 0, 0), 1); /* the old ones are gone */
 	db_result_free(res);
 	inbox_world_end();
@@ -276,8 +298,10 @@ UNIT_SUITE_TIMEOUT(60, "inbox/register", the_same_consumer_is_the_same_every_tim
 	another_queue_under_the_same_name_is_refused_and_both_are_named,
 	what_an_operator_accepts_is_the_same_consumer_from_then_on,
 	entries_may_share_an_identity_if_they_make_the_same_keys, two_that_come_at_once_become_one,
-	a_missing_schema_is_named_with_what_to_do, more_keys_at_once_than_the_server_can_lock_are_refused,
-	nothing_outside_our_transactions_can_write, a_reset_undoes_what_a_handler_left_and_keeps_our_limits,
+	a_missing_schema_is_named_with_what_to_do,
+	more_keys_at_once_than_the_server_can_lock_are_refused,
+	nothing_outside_our_transactions_can_write,
+	a_reset_undoes_what_a_handler_left_and_keeps_our_limits,
 	a_statement_that_failed_to_parse_is_parsed_again_the_next_time,
 	a_statement_over_an_altered_table_works_again_the_next_time,
 	statements_that_a_handler_deallocated_are_parsed_again)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A worker process by itself: this test is its consumer, and speaks the protocol.  Needs a built inboxd
- * and its handlers in INBOXD_TEST_BUILD. */
+/* A worker process by itself: this test is its consumer, and speaks the protocol.  Needs a built
+ * inboxd and its handlers in INBOXD_TEST_BUILD. */
 #include "inbox_world.h"
 
 #include "base/clock.h"
@@ -32,7 +32,7 @@ static struct {
 	size_t n;
 } w;
 
-/* ---- the process --------------------------------------------------------------------------------- */
+/* ---- the process ----------------------------------------------------------------------------- */
 
 _Noreturn static void become_worker(int channel_fd, int config_fd, int stats_fd)
 {
@@ -47,7 +47,8 @@ _Noreturn static void become_worker(int channel_fd, int config_fd, int stats_fd)
 	for (int i = 0; i < 3; i++)
 		(void)dup2(spare[i], CHANNEL_FD + i);
 	(void)snprintf(path, sizeof path, "%s/inboxd", getenv("INBOXD_TEST_BUILD"));
-	(void)execl(path, "inboxd", "--role", "worker", "--consumer", "main", "--index", "0", (char *)NULL);
+	(void)execl(path, "inboxd", "--role", "worker", "--consumer", "main", "--index", "0",
+		(char *)NULL);
 	_exit(127);
 }
 
@@ -75,13 +76,13 @@ static void stop_worker(void)
 	int status = -1;
 	channel_done(&w.channel);
 	ck_assert_int_eq(waitpid(w.pid, &status, 0), w.pid);
-	ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == EX_OK, "the worker ended with status %#x",
-		(unsigned)status);
+	ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == EX_OK,
+		"the worker ended with status %#x", (unsigned)status);
 	stats_unmap(w.stats);
 	(void)close(w.stats_fd);
 }
 
-/* ---- what it says ----------------------------------------------------------------------------------- */
+/* ---- what it says ---------------------------------------------------------------------------- */
 
 static void take_verdicts(struct bytes payload)
 {
@@ -97,7 +98,8 @@ static void take_verdicts(struct bytes payload)
 	ck_assert(!r.bad);
 }
 
-/* The next frame of a type; of what comes in between it is remembered whether the worker can work. */
+/* The next frame of a type; of what comes in between it is remembered whether the worker can work.
+ */
 static struct frame receive(enum frame_type type)
 {
 	struct frame f;
@@ -108,8 +110,8 @@ static struct frame receive(enum frame_type type)
 				w.is_ready = f.type == FROM_READY;
 			if (f.type == type)
 				return f;
-			ck_assert_msg(f.type == FROM_READY || f.type == FROM_DOWN, "frame %u before %d", f.type,
-				(int)type);
+			ck_assert_msg(f.type == FROM_READY || f.type == FROM_DOWN,
+				"frame %u before %d", f.type, (int)type);
 		}
 		struct pollfd in = {.fd = w.channel.fd, .events = POLLIN};
 		(void)poll(&in, 1, 100);
@@ -135,7 +137,8 @@ static void begin_world(const char *more)
 	inbox_world_begin(more);
 	(void)admin("SET ROLE inboxd");
 	(void)admin("CREATE TABLE done (key text); CREATE SEQUENCE calls");
-	(void)admin("CREATE FUNCTION act(p_key text, p_body text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN "
+	(void)admin("CREATE FUNCTION act(p_key text, p_body text) RETURNS void LANGUAGE plpgsql AS "
+		    "$$ BEGIN "
 		    "INSERT INTO done VALUES (p_key); "
 		    "CASE p_body WHEN 'bad' THEN RAISE 'no good' USING ERRCODE = '22000'; "
 		    "WHEN 'later' THEN RAISE 'not yet'; "
@@ -156,7 +159,8 @@ static void begin_world(const char *more)
 	wait_until_ready();
 }
 
-static const char acting[] = "options: {statement: 'SELECT act($1, $2)', parameters: [message_id, body]}\n";
+static const char acting[] =
+	"options: {statement: 'SELECT act($1, $2)', parameters: [message_id, body]}\n";
 
 static void begin_acting(const char *more)
 {
@@ -170,7 +174,7 @@ static void end_world(void)
 	inbox_world_end();
 }
 
-/* ---- what is said to it --------------------------------------------------------------------------------- */
+/* ---- what is said to it ---------------------------------------------------------------------- */
 
 static void add_item_of_size(const char *id, const char *body, uint16_t crashes, uint64_t body_size)
 {
@@ -216,15 +220,16 @@ static void run_batch(size_t n, const char *const *pairs)
 	receive_verdicts();
 	ck_assert_uint_eq(w.n, n);
 }
-#define RUN(...) \
-	do { \
-		static const char *const pairs_[] = {__VA_ARGS__}; \
+#define RUN(...)                                                         \
+	do {                                                             \
+		static const char *const pairs_[] = {__VA_ARGS__};       \
 		run_batch(sizeof pairs_ / sizeof pairs_[0] / 2, pairs_); \
 	} while (0)
 
 static void verdict_is(size_t i, enum verdict v)
 {
-	ck_assert_msg(w.verdict[i] == v, "message %zu: %s, not %s", i, verdict_name(w.verdict[i]), verdict_name(v));
+	ck_assert_msg(w.verdict[i] == v, "message %zu: %s, not %s", i, verdict_name(w.verdict[i]),
+		verdict_name(v));
 }
 
 static void park_crashed(const char *id, uint16_t crashes)
@@ -268,7 +273,7 @@ static void end_its_session(void)
 		    "WHERE application_name = 'inboxd main'");
 }
 
-/* ---- batches ---------------------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 START_TEST(a_batch_is_done_and_a_second_time_it_is_a_duplicate)
 {
@@ -328,7 +333,8 @@ START_TEST(what_fails_in_the_second_run_is_not_blamed_on_who_was_in_the_first)
 	(void)admin("CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
 		    "IF current_user = 'inboxd' AND (SELECT is_called FROM calls) THEN "
 		    "PERFORM pg_sleep(0.5); END IF; RETURN NEW; END $$");
-	(void)admin("CREATE TRIGGER slow BEFORE INSERT ON inbox FOR EACH ROW EXECUTE FUNCTION slow()");
+	(void)admin(
+		"CREATE TRIGGER slow BEFORE INSERT ON inbox FOR EACH ROW EXECUTE FUNCTION slow()");
 	send_batch(2, pairs);
 	while (strcmp(admin("SELECT is_called::text FROM calls"), "true") != 0)
 		(void)usleep(1000);
@@ -347,7 +353,8 @@ END_TEST
 
 START_TEST(past_the_time_of_a_batch_the_rest_is_left_for_later)
 {
-	begin_world("handler: effect\noptions: {table: seen, delay_ms: 60}\nbatch: {max: 10, time: 100ms}\n");
+	begin_world("handler: effect\noptions: {table: seen, delay_ms: 60}\nbatch: {max: 10, time: "
+		    "100ms}\n");
 	(void)admin("CREATE TABLE seen (key text, size bigint, body bytea, pid integer); "
 		    "GRANT ALL ON seen TO inboxd");
 	RUN("a", "x", "b", "x", "c", "x", "d", "x", "e", "x");
@@ -364,7 +371,7 @@ START_TEST(past_the_time_of_a_batch_the_rest_is_left_for_later)
 }
 END_TEST
 
-/* ---- parking ---------------------------------------------------------------------------------------------------- */
+/* ---- parking --------------------------------------------------------------------------------- */
 
 START_TEST(a_crash_is_counted_when_it_is_parked_not_each_time_the_key_was_busy)
 {
@@ -380,7 +387,8 @@ START_TEST(a_crash_is_counted_when_it_is_parked_not_each_time_the_key_was_busy)
 	park_crashed("a", 1);
 	verdict_is(0, VERDICT_PARKED);
 	ck_assert_uint_eq(stats_get(w.slot, STATS_crashed), 1);
-	ck_assert_str_eq(admin("SELECT concat_ws('|', state, reason, detail, attempts, crashes) FROM parked"),
+	ck_assert_str_eq(admin("SELECT concat_ws('|', state, reason, detail, attempts, crashes) "
+			       "FROM parked"),
 		"waiting|crashed|signal 11|1|1");
 	end_world();
 }
@@ -417,8 +425,10 @@ START_TEST(a_session_lost_in_the_midst_of_a_large_body_is_no_harm)
 	for (int i = 0; i < 2; i++) {
 		begin_stream("a", 12);
 		send_piece("first ");
-		while (admin_int("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'inboxd main' "
-				 "AND state = 'idle in transaction' AND query LIKE '%%parked_chunk%%'") == 0)
+		while (admin_int("SELECT count(*) FROM pg_stat_activity WHERE application_name = "
+				 "'inboxd main' "
+				 "AND state = 'idle in transaction' AND query LIKE "
+				 "'%%parked_chunk%%'") == 0)
 			(void)usleep(1000);
 		end_its_session();
 		(void)receive(FROM_DOWN);
@@ -436,7 +446,8 @@ START_TEST(a_session_lost_in_the_midst_of_a_large_body_is_no_harm)
 	send_piece("second");
 	end_stream();
 	verdict_is(0, VERDICT_PARKED);
-	ck_assert_str_eq(admin("SELECT convert_from(parked_body(id), 'UTF8') FROM parked"), "first second");
+	ck_assert_str_eq(
+		admin("SELECT convert_from(parked_body(id), 'UTF8') FROM parked"), "first second");
 	end_world();
 }
 END_TEST
@@ -454,7 +465,7 @@ START_TEST(a_large_body_given_up_leaves_the_worker_fit_for_work)
 }
 END_TEST
 
-/* ---- retries ------------------------------------------------------------------------------------------------------ */
+/* ---- retries --------------------------------------------------------------------------------- */
 
 START_TEST(a_retry_runs_when_it_is_due_until_its_attempts_are_used)
 {
@@ -475,7 +486,8 @@ START_TEST(a_retry_that_succeeds_leaves_its_marker_and_no_row)
 	begin_acting("retry: {immediate: 2, delays: []}");
 	RUN("a", "later");
 	verdict_is(0, VERDICT_PARKED);
-	(void)admin("CREATE OR REPLACE FUNCTION act(p_key text, p_body text) RETURNS void LANGUAGE sql AS "
+	(void)admin("CREATE OR REPLACE FUNCTION act(p_key text, p_body text) RETURNS void LANGUAGE "
+		    "sql AS "
 		    "'INSERT INTO done VALUES (p_key)'");
 	ck_assert(run_retry());
 	ck_assert_str_eq(done(), "a");
@@ -493,13 +505,14 @@ START_TEST(an_outage_gives_the_attempt_of_a_retry_back)
 	(void)admin("UPDATE parked SET body = 'away'");
 	ck_assert(run_retry());
 	wait_until_ready();
-	ck_assert_str_eq(admin("SELECT concat_ws('|', state, attempts, next_at <= clock_timestamp()) FROM parked"),
+	ck_assert_str_eq(admin("SELECT concat_ws('|', state, attempts, next_at <= "
+			       "clock_timestamp()) FROM parked"),
 		"waiting|1|t");
 	end_world();
 }
 END_TEST
 
-/* ---- the session ---------------------------------------------------------------------------------------------------- */
+/* ---- the session ----------------------------------------------------------------------------- */
 
 START_TEST(a_session_lost_while_nothing_runs_is_opened_again)
 {
@@ -528,7 +541,8 @@ START_TEST(a_message_whose_sessions_end_is_charged_for_it_after_a_few_ever_slowe
 	ck_assert_int_ge(believed, 3);
 	ck_assert_uint_ge(clock_ms() - since, 2000);
 	verdict_is(0, VERDICT_PARKED);
-	ck_assert_str_eq(admin("SELECT concat_ws('|', state, reason, attempts, crashes) FROM parked"),
+	ck_assert_str_eq(
+		admin("SELECT concat_ws('|', state, reason, attempts, crashes) FROM parked"),
 		"waiting|crashed|1|1");
 	ck_assert_str_eq(done(), "");
 	RUN("b", "x");
@@ -571,7 +585,8 @@ UNIT_SUITE_TIMEOUT(60, "worker/process", a_batch_is_done_and_a_second_time_it_is
 	a_session_lost_in_the_midst_of_a_large_body_is_no_harm,
 	a_large_body_given_up_leaves_the_worker_fit_for_work,
 	a_retry_runs_when_it_is_due_until_its_attempts_are_used,
-	a_retry_that_succeeds_leaves_its_marker_and_no_row, an_outage_gives_the_attempt_of_a_retry_back,
+	a_retry_that_succeeds_leaves_its_marker_and_no_row,
+	an_outage_gives_the_attempt_of_a_retry_back,
 	a_session_lost_while_nothing_runs_is_opened_again,
 	a_message_whose_sessions_end_is_charged_for_it_after_a_few_ever_slower_ones,
 	what_a_statement_says_of_the_server_is_believed_if_nothing_can_be_parked_either)

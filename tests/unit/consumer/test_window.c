@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The window of deliveries: each rule by itself, then all of them against a model that is too simple to
- * be wrong. */
+/* The window of deliveries: each rule by itself, then all of them against a model that is too
+ * simple to be wrong. */
 #include "consumer/window.h"
 
 #include "unit.h"
@@ -11,20 +11,21 @@
 
 enum { HOLD_MS = 10 };
 
-/* As ck_assert, but for what is asked some millions of times: Check notes each of its own on disk. */
-#define MUST(condition) \
-	do { \
-		if (!(condition)) \
+/* As ck_assert, but for what is asked some millions of times: Check notes each of its own on disk.
+ */
+#define MUST(condition)                                         \
+	do {                                                    \
+		if (!(condition))                               \
 			ck_abort_msg("not so: %s", #condition); \
 	} while (0)
-#define MUST_EQ(a, b) \
-	do { \
+#define MUST_EQ(a, b)                                                                          \
+	do {                                                                                   \
 		unsigned long long a_ = (unsigned long long)(a), b_ = (unsigned long long)(b); \
-		if (a_ != b_) \
-			ck_abort_msg("%s == %llu, but %s == %llu", #a, a_, #b, b_); \
+		if (a_ != b_)                                                                  \
+			ck_abort_msg("%s == %llu, but %s == %llu", #a, a_, #b, b_);            \
 	} while (0)
 
-/* ---- what must hold at any time ---------------------------------------------------------------- */
+/* ---- what must hold at any time -------------------------------------------------------------- */
 
 struct tally {
 	size_t held, ready, later, in_hand, loose, leaders;
@@ -104,7 +105,7 @@ static void check_invariants(struct window *w)
 	MUST_EQ(check_list(w->loose, ENTRY_SETTLED, false), t.loose);
 }
 
-/* ---- short words for the tests ------------------------------------------------------------------- */
+/* ---- short words for the tests --------------------------------------------------------------- */
 
 static struct window w;
 
@@ -181,7 +182,7 @@ static void done(void)
 	window_done(&w);
 }
 
-/* ---- tags and generations ------------------------------------------------------------------------- */
+/* ---- tags and generations -------------------------------------------------------------------- */
 
 START_TEST(takes_tags_one_by_one_and_no_other)
 {
@@ -304,7 +305,7 @@ START_TEST(the_ring_grows_right_also_in_the_middle_of_a_turn)
 }
 END_TEST
 
-/* ---- order ------------------------------------------------------------------------------------------ */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 START_TEST(the_oldest_comes_first)
 {
@@ -353,7 +354,7 @@ START_TEST(only_a_failed_batch_sends_its_messages_alone)
 }
 END_TEST
 
-/* ---- twins -------------------------------------------------------------------------------------------- */
+/* ---- twins ----------------------------------------------------------------------------------- */
 
 START_TEST(copies_wait_for_the_oldest_of_their_key)
 {
@@ -469,7 +470,7 @@ START_TEST(the_key_is_free_once_its_last_copy_is_settled)
 }
 END_TEST
 
-/* ---- busy ------------------------------------------------------------------------------------------------ */
+/* ---- busy ------------------------------------------------------------------------------------ */
 
 START_TEST(a_busy_key_is_offered_after_fifth_of_a_second_doubling_to_five)
 {
@@ -514,7 +515,7 @@ START_TEST(the_delay_grows_only_while_it_is_busy_in_a_row)
 }
 END_TEST
 
-/* ---- acknowledgements ------------------------------------------------------------------------------------ */
+/* ---- acknowledgements ------------------------------------------------------------------------ */
 
 START_TEST(the_settled_prefix_goes_by_one_ack)
 {
@@ -663,7 +664,7 @@ START_TEST(one_slow_message_makes_all_behind_it_neither_kept_nor_looked_through)
 }
 END_TEST
 
-/* ---- crashes and parking ------------------------------------------------------------------------------------ */
+/* ---- crashes and parking --------------------------------------------------------------------- */
 
 START_TEST(a_crash_of_one_alone_is_counted_and_parked)
 {
@@ -759,7 +760,7 @@ START_TEST(bytes_are_free_again_as_soon_as_a_delivery_is_settled_or_dropped)
 }
 END_TEST
 
-/* ---- batch size ------------------------------------------------------------------------------------------------ */
+/* ---- batch size ------------------------------------------------------------------------------ */
 
 START_TEST(batches_grow_from_one_to_the_most_and_halve)
 {
@@ -782,7 +783,7 @@ START_TEST(batches_grow_from_one_to_the_most_and_halve)
 }
 END_TEST
 
-/* ---- all of it, against a model -------------------------------------------------------------------------------- */
+/* ---- all of it, against a model -------------------------------------------------------------- */
 
 enum { MODEL_STEPS = 100000, MODEL_TAGS = 200000, MODEL_KEYS = 7, MODEL_MOST_HELD = 150 };
 
@@ -800,8 +801,8 @@ struct fact {
 
 static struct {
 	struct fact fact[MODEL_TAGS + 1];
-	uint64_t n;     /* tags so far, of this generation */
-	uint64_t low;   /* all below are gone */
+	uint64_t n;   /* tags so far, of this generation */
+	uint64_t low; /* all below are gone */
 	uint64_t now;
 	uint32_t generation;
 	uint64_t random;
@@ -850,7 +851,8 @@ static uint64_t model_pick(enum place place)
 	uint64_t found = 0;
 	uint32_t n = 0;
 	for (uint64_t t = m.low; t <= m.n; t++)
-		if (m.fact[t].place == place && (place != WAITING || model_is_ready(t)) && roll(++n) == 0)
+		if (m.fact[t].place == place && (place != WAITING || model_is_ready(t)) &&
+			roll(++n) == 0)
 			found = t;
 	return found;
 }
@@ -906,7 +908,7 @@ static void model_compare(void)
 	MUST_EQ(window_last_held(&w), last_held);
 }
 
-/* ---- its steps --------------------------------------------------------------------------------------------- */
+/* ---- its steps ------------------------------------------------------------------------------- */
 
 static void do_arrive(void)
 {
@@ -929,7 +931,8 @@ static void do_complete(void)
 	f->place = WAITING;
 	if (roll(10) == 0) {
 		f->parking = true;
-		window_complete_parking(&w, entry_of(tag), PARK_NO_KEY, roll(2) != 0 ? "none" : NULL);
+		window_complete_parking(
+			&w, entry_of(tag), PARK_NO_KEY, roll(2) != 0 ? "none" : NULL);
 		return;
 	}
 	f->key = (int)roll(3 * MODEL_KEYS);
@@ -1013,7 +1016,8 @@ static void do_wake(void)
 	MUST_EQ(window_wake(&w, m.now), next);
 }
 
-/* Whatever it acknowledges must be settled and unknown to the broker afterwards, and nothing else. */
+/* Whatever it acknowledges must be settled and unknown to the broker afterwards, and nothing else.
+ */
 static void take_ack(uint64_t tag, bool multiple)
 {
 	MUST(tag >= 1);
@@ -1119,14 +1123,17 @@ UNIT_SUITE_TIMEOUT(120, "consumer/window", takes_tags_one_by_one_and_no_other,
 	reset_frees_entries_of_every_state, holds_far_more_than_the_first_ring,
 	the_ring_grows_right_also_in_the_middle_of_a_turn, the_oldest_comes_first,
 	what_comes_back_stands_where_it_stood, only_a_failed_batch_sends_its_messages_alone,
-	copies_wait_for_the_oldest_of_their_key, copies_wait_while_their_leader_is_busy_or_comes_back,
+	copies_wait_for_the_oldest_of_their_key,
+	copies_wait_while_their_leader_is_busy_or_comes_back,
 	a_dropped_leader_lets_its_twin_go_in_any_state, a_promoted_twin_stands_in_order_of_its_tag,
 	keys_are_bytes_and_none_is_no_key, the_key_is_free_once_its_last_copy_is_settled,
 	a_busy_key_is_offered_after_fifth_of_a_second_doubling_to_five,
 	busy_ones_wake_when_due_and_say_who_is_next, the_delay_grows_only_while_it_is_busy_in_a_row,
-	the_settled_prefix_goes_by_one_ack, what_is_settled_out_of_order_waits_a_little_then_goes_singly,
-	a_prefix_ack_names_a_tag_that_the_broker_still_knows, a_single_one_left_of_a_prefix_is_not_multiple,
-	a_dropped_delivery_is_never_acknowledged, names_the_youngest_delivery_to_give_back,
+	the_settled_prefix_goes_by_one_ack,
+	what_is_settled_out_of_order_waits_a_little_then_goes_singly,
+	a_prefix_ack_names_a_tag_that_the_broker_still_knows,
+	a_single_one_left_of_a_prefix_is_not_multiple, a_dropped_delivery_is_never_acknowledged,
+	names_the_youngest_delivery_to_give_back,
 	one_slow_message_makes_all_behind_it_neither_kept_nor_looked_through,
 	a_crash_of_one_alone_is_counted_and_parked, a_crash_of_several_is_nobodys_yet,
 	a_crash_while_parking_counts_for_nothing, what_cannot_run_is_parked_in_its_turn,

@@ -6,23 +6,23 @@
 static void all_are(enum db_verb verb, const char *const *texts, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		ck_assert_msg(db_verb_of(texts[i]) == verb, "\"%s\" is taken for %d, not %d", texts[i],
-			(int)db_verb_of(texts[i]), (int)verb);
+		ck_assert_msg(db_verb_of(texts[i]) == verb, "\"%s\" is taken for %d, not %d",
+			texts[i], (int)db_verb_of(texts[i]), (int)verb);
 }
-#define ALL_ARE(verb, ...) \
-	do { \
-		static const char *const texts_[] = {__VA_ARGS__}; \
+#define ALL_ARE(verb, ...)                                               \
+	do {                                                             \
+		static const char *const texts_[] = {__VA_ARGS__};       \
 		all_are(verb, texts_, sizeof texts_ / sizeof texts_[0]); \
 	} while (0)
 
-/* ---- verbs ------------------------------------------------------------------------------------- */
+/* ---- verbs ----------------------------------------------------------------------------------- */
 
 START_TEST(whatever_ends_or_begins_a_transaction_is_refused)
 {
-	ALL_ARE(DB_VERB_CONTROL, "BEGIN", "begin", "BeGiN;", "BEGIN WORK", "START TRANSACTION", "COMMIT",
-		"commit and chain", "COMMIT PREPARED 'x'", "END", "end;", "ABORT", "ROLLBACK",
-		"rollback work", "ROLLBACK TRANSACTION", "ROLLBACK AND CHAIN", "ROLLBACK PREPARED 'x'",
-		"PREPARE TRANSACTION 'x'", "prepare\ttransaction'x'");
+	ALL_ARE(DB_VERB_CONTROL, "BEGIN", "begin", "BeGiN;", "BEGIN WORK", "START TRANSACTION",
+		"COMMIT", "commit and chain", "COMMIT PREPARED 'x'", "END", "end;", "ABORT",
+		"ROLLBACK", "rollback work", "ROLLBACK TRANSACTION", "ROLLBACK AND CHAIN",
+		"ROLLBACK PREPARED 'x'", "PREPARE TRANSACTION 'x'", "prepare\ttransaction'x'");
 }
 END_TEST
 
@@ -38,24 +38,26 @@ END_TEST
 
 START_TEST(a_comment_hides_what_is_inside_it)
 {
-	ALL_ARE(DB_VERB_PLAIN, "/* COMMIT */ SELECT 1", "-- COMMIT\nSELECT 1", "/* /* */ COMMIT */ SELECT 1",
-		"/* COMMIT", "-- COMMIT", "/* /* COMMIT */", "", " ", ";", "--", "/*", "/", "-");
+	ALL_ARE(DB_VERB_PLAIN, "/* COMMIT */ SELECT 1", "-- COMMIT\nSELECT 1",
+		"/* /* */ COMMIT */ SELECT 1", "/* COMMIT", "-- COMMIT", "/* /* COMMIT */", "", " ",
+		";", "--", "/*", "/", "-");
 }
 END_TEST
 
 START_TEST(a_word_that_only_begins_like_a_verb_is_none)
 {
-	ALL_ARE(DB_VERB_PLAIN, "beginning", "begin_work()", "commits", "COMMIT2", "ending", "end_1", "aborted",
-		"starting", "settings", "rollbacks", "prepared", "calls", "doing", "loader", "resets",
-		"END\xc3\xa9");
+	ALL_ARE(DB_VERB_PLAIN, "beginning", "begin_work()", "commits", "COMMIT2", "ending", "end_1",
+		"aborted", "starting", "settings", "rollbacks", "prepared", "calls", "doing",
+		"loader", "resets", "END\xc3\xa9");
 }
 END_TEST
 
 START_TEST(savepoints_are_the_handlers_own)
 {
 	ALL_ARE(DB_VERB_PLAIN, "SAVEPOINT a", "RELEASE a", "RELEASE SAVEPOINT a", "ROLLBACK TO a",
-		"rollback to savepoint a", "ROLLBACK WORK TO SAVEPOINT a", "ROLLBACK TRANSACTION TO a",
-		"ROLLBACK/* all of it */TO a", "ROLLBACK -- work\nTO a");
+		"rollback to savepoint a", "ROLLBACK WORK TO SAVEPOINT a",
+		"ROLLBACK TRANSACTION TO a", "ROLLBACK/* all of it */TO a",
+		"ROLLBACK -- work\nTO a");
 	ALL_ARE(DB_VERB_CONTROL, "ROLLBACK TOMORROW", "ROLLBACK TRANSACTION WORK TO a");
 }
 END_TEST
@@ -64,43 +66,48 @@ START_TEST(plain_statements_leave_nothing_behind)
 {
 	ALL_ARE(DB_VERB_PLAIN, "SELECT 1", "INSERT INTO t VALUES ($1)", "UPDATE t SET a = 1",
 		"WITH x AS (SELECT 1) INSERT INTO t SELECT * FROM x",
-		"WITH commit AS (DELETE FROM t RETURNING *) SELECT * FROM commit", "(SELECT 1) UNION (SELECT 2)",
-		"VALUES (1)", "TABLE t", "MERGE INTO t USING s ON true WHEN MATCHED THEN DELETE",
-		"CREATE TABLE t (a int)", "NOTIFY c, 'x'", "LOCK TABLE t", "TRUNCATE t",
-		"SELECT 'x'; -- COMMIT");
+		"WITH commit AS (DELETE FROM t RETURNING *) SELECT * FROM commit",
+		"(SELECT 1) UNION (SELECT 2)", "VALUES (1)", "TABLE t",
+		"MERGE INTO t USING s ON true WHEN MATCHED THEN DELETE", "CREATE TABLE t (a int)",
+		"NOTIFY c, 'x'", "LOCK TABLE t", "TRUNCATE t", "SELECT 'x'; -- COMMIT");
 }
 END_TEST
 
 START_TEST(local_settings_end_with_the_transaction)
 {
 	ALL_ARE(DB_VERB_PLAIN, "SET LOCAL work_mem = '1GB'", "set local statement_timeout to 0",
-		"SET/**/LOCAL lock_timeout = 1", "SET LOCAL role x", "SET LOCAL transactional.x = 1",
-		"SET CONSTRAINTS ALL DEFERRED", "set constraints a, b immediate");
+		"SET/**/LOCAL lock_timeout = 1", "SET LOCAL role x",
+		"SET LOCAL transactional.x = 1", "SET CONSTRAINTS ALL DEFERRED",
+		"set constraints a, b immediate");
 }
 END_TEST
 
 START_TEST(what_the_transaction_is_cannot_be_set_by_any_spelling)
 {
-	ALL_ARE(DB_VERB_CONTROL, "SET TRANSACTION READ ONLY", "set transaction isolation level serializable",
-		"SET LOCAL TRANSACTION READ ONLY", "SET SESSION TRANSACTION READ WRITE",
+	ALL_ARE(DB_VERB_CONTROL, "SET TRANSACTION READ ONLY",
+		"set transaction isolation level serializable", "SET LOCAL TRANSACTION READ ONLY",
+		"SET SESSION TRANSACTION READ WRITE",
 		"SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE",
 		"SET LOCAL SESSION CHARACTERISTICS AS TRANSACTION READ WRITE",
 		"SET transaction_read_only = on", "SET LOCAL transaction_read_only TO on",
-		"SET LOCAL \"transaction_read_only\" TO on", "SET transaction_isolation = 'serializable'",
+		"SET LOCAL \"transaction_read_only\" TO on",
+		"SET transaction_isolation = 'serializable'",
 		"SET SESSION transaction_deferrable = on", "SET -- local\nTRANSACTION READ ONLY");
 }
 END_TEST
 
 START_TEST(session_state_is_noticed)
 {
-	ALL_ARE(DB_VERB_STATE, "SET work_mem = '1GB'", "SET SESSION work_mem = 1", "SET TIME ZONE 'UTC'",
-		"SET search_path = x", "SET ROLE x", "SET SESSION AUTHORIZATION x", "RESET ALL", "RESET work_mem",
-		"DISCARD ALL", "LISTEN c", "UNLISTEN *", "PREPARE p AS SELECT 1", "DEALLOCATE p",
-		"DECLARE c CURSOR WITH HOLD FOR SELECT 1", "LOAD 'x'", "DO $$ BEGIN END $$", "CALL p()",
-		"CREATE TEMP TABLE t (a int)", "create temporary table t ()", "SELECT 1 INTO TEMP t",
-		"CREATE\nTEMP\nTABLE t ()", "CREATE TABLE pg_temp.t ()", "SELECT pg_advisory_lock(1)",
-		"SELECT pg_try_advisory_lock_shared(1)", "SELECT set_config('a.b', 'c', false)",
-		"SELECT dblink_connect('x')", "SET LOCALE = 1");
+	ALL_ARE(DB_VERB_STATE, "SET work_mem = '1GB'", "SET SESSION work_mem = 1",
+		"SET TIME ZONE 'UTC'", "SET search_path = x", "SET ROLE x",
+		"SET SESSION AUTHORIZATION x", "RESET ALL", "RESET work_mem", "DISCARD ALL",
+		"LISTEN c", "UNLISTEN *", "PREPARE p AS SELECT 1", "DEALLOCATE p",
+		"DECLARE c CURSOR WITH HOLD FOR SELECT 1", "LOAD 'x'", "DO $$ BEGIN END $$",
+		"CALL p()", "CREATE TEMP TABLE t (a int)", "create temporary table t ()",
+		"SELECT 1 INTO TEMP t", "CREATE\nTEMP\nTABLE t ()", "CREATE TABLE pg_temp.t ()",
+		"SELECT pg_advisory_lock(1)", "SELECT pg_try_advisory_lock_shared(1)",
+		"SELECT set_config('a.b', 'c', false)", "SELECT dblink_connect('x')",
+		"SET LOCALE = 1");
 }
 END_TEST
 
@@ -112,7 +119,7 @@ START_TEST(an_attempt_is_no_temporary_table)
 }
 END_TEST
 
-/* ---- SQLSTATE ------------------------------------------------------------------------------------ */
+/* ---- SQLSTATE -------------------------------------------------------------------------------- */
 
 static void classes_are(enum rc rc, const char *const *states, size_t n)
 {
@@ -120,16 +127,16 @@ static void classes_are(enum rc rc, const char *const *states, size_t n)
 		ck_assert_msg(db_error_class(states[i]) == rc, "%s is %s, not %s", states[i],
 			rc_name(db_error_class(states[i])), rc_name(rc));
 }
-#define CLASSES_ARE(rc, ...) \
-	do { \
-		static const char *const states_[] = {__VA_ARGS__}; \
+#define CLASSES_ARE(rc, ...)                                                  \
+	do {                                                                  \
+		static const char *const states_[] = {__VA_ARGS__};           \
 		classes_are(rc, states_, sizeof states_ / sizeof states_[0]); \
 	} while (0)
 
 START_TEST(data_errors_reject_the_message)
 {
-	CLASSES_ARE(RC_REJECT, "22001", "22003", "22007", "22012", "22021", "22P02", "22P05", "23000", "23001",
-		"23502", "23505", "23514", "23P01");
+	CLASSES_ARE(RC_REJECT, "22001", "22003", "22007", "22012", "22021", "22P02", "22P05",
+		"23000", "23001", "23502", "23505", "23514", "23P01");
 }
 END_TEST
 
@@ -141,16 +148,17 @@ END_TEST
 
 START_TEST(a_server_that_lacks_something_is_not_the_messages_fault)
 {
-	CLASSES_ARE(RC_UNAVAILABLE, "08000", "08001", "08003", "08006", "08P01", "53000", "53100", "53200",
-		"53300", "57P01", "57P02", "57P03", "57P04", "57P05", "25006", "58000", "58030", "F0000",
-		"28000", "28P01", "3D000");
+	CLASSES_ARE(RC_UNAVAILABLE, "08000", "08001", "08003", "08006", "08P01", "53000", "53100",
+		"53200", "53300", "57P01", "57P02", "57P03", "57P04", "57P05", "25006", "58000",
+		"58030", "F0000", "28000", "28P01", "3D000");
 }
 END_TEST
 
 START_TEST(everything_else_is_tried_again)
 {
-	CLASSES_ARE(RC_RETRY, "40001", "40P01", "57014", "57000", "42P01", "42501", "42601", "P0001", "XX000",
-		"25P02", "25001", "2D000", "54000", "55P03", "0A000", "", "99999");
+	CLASSES_ARE(RC_RETRY, "40001", "40P01", "57014", "57000", "42P01", "42501", "42601",
+		"P0001", "XX000", "25P02", "25001", "2D000", "54000", "55P03", "0A000", "",
+		"99999");
 }
 END_TEST
 
@@ -174,8 +182,10 @@ END_TEST
 UNIT_SUITE("db/classify", whatever_ends_or_begins_a_transaction_is_refused, nothing_hides_a_verb,
 	a_comment_hides_what_is_inside_it, a_word_that_only_begins_like_a_verb_is_none,
 	savepoints_are_the_handlers_own, plain_statements_leave_nothing_behind,
-	local_settings_end_with_the_transaction, what_the_transaction_is_cannot_be_set_by_any_spelling,
-	session_state_is_noticed, an_attempt_is_no_temporary_table, data_errors_reject_the_message,
-	a_missing_foreign_key_may_still_arrive, a_server_that_lacks_something_is_not_the_messages_fault,
-	everything_else_is_tried_again, a_statement_that_is_too_greedy_stops_no_other,
+	local_settings_end_with_the_transaction,
+	what_the_transaction_is_cannot_be_set_by_any_spelling, session_state_is_noticed,
+	an_attempt_is_no_temporary_table, data_errors_reject_the_message,
+	a_missing_foreign_key_may_still_arrive,
+	a_server_that_lacks_something_is_not_the_messages_fault, everything_else_is_tried_again,
+	a_statement_that_is_too_greedy_stops_no_other,
 	only_conflicts_between_transactions_run_again_at_once)

@@ -17,8 +17,15 @@ START_TEST(writes_an_array_of_bytea_as_postgresql_sends_it)
 	array_add_bytea(&out, bytes_of("\0a", 2));
 	array_add_bytea(&out, bytes_of("", 0));
 	array_add_bytea(&out, bytes_of(NULL, 0)); /* absent is empty here, never NULL */
-	IS_BYTES(&out, "\0\0\0\1" "\0\0\0\0" "\0\0\0\21" "\0\0\0\3" "\0\0\0\1"
-		       "\0\0\0\2\0a" "\0\0\0\0" "\0\0\0\0");
+	IS_BYTES(&out,
+		"\0\0\0\1"
+		"\0\0\0\0"
+		"\0\0\0\21"
+		"\0\0\0\3"
+		"\0\0\0\1"
+		"\0\0\0\2\0a"
+		"\0\0\0\0"
+		"\0\0\0\0");
 	buf_done(&out);
 }
 END_TEST
@@ -30,10 +37,15 @@ START_TEST(writes_an_array_of_int8_as_postgresql_sends_it)
 	array_add_int8(&out, 1);
 	array_add_int8(&out, -2);
 	array_add_int8(&out, INT64_MIN);
-	IS_BYTES(&out, "\0\0\0\1" "\0\0\0\0" "\0\0\0\24" "\0\0\0\3" "\0\0\0\1"
-		       "\0\0\0\10\0\0\0\0\0\0\0\1"
-		       "\0\0\0\10\377\377\377\377\377\377\377\376"
-		       "\0\0\0\10\200\0\0\0\0\0\0\0");
+	IS_BYTES(&out,
+		"\0\0\0\1"
+		"\0\0\0\0"
+		"\0\0\0\24"
+		"\0\0\0\3"
+		"\0\0\0\1"
+		"\0\0\0\10\0\0\0\0\0\0\0\1"
+		"\0\0\0\10\377\377\377\377\377\377\377\376"
+		"\0\0\0\10\200\0\0\0\0\0\0\0");
 	buf_done(&out);
 }
 END_TEST
@@ -115,4 +127,5 @@ END_TEST
 UNIT_SUITE("inbox/array", writes_an_array_of_bytea_as_postgresql_sends_it,
 	writes_an_array_of_int8_as_postgresql_sends_it, appends_to_what_is_there,
 	reads_the_numbers_of_an_array_in_text_form, an_empty_array_has_no_numbers,
-	a_parameter_knows_whether_it_is_null_empty_text_or_bytes, every_number_has_room_for_its_text)
+	a_parameter_knows_whether_it_is_null_empty_text_or_bytes,
+	every_number_has_room_for_its_text)

@@ -140,7 +140,8 @@ END_TEST
 START_TEST(a_reference_comes_back)
 {
 	struct buf out = {0};
-	const struct delivery_ref refs[] = {{0, 0}, {UINT32_MAX, UINT64_MAX}, {1, UINT64_C(1) << 40}};
+	const struct delivery_ref refs[] = {
+		{0, 0}, {UINT32_MAX, UINT64_MAX}, {1, UINT64_C(1) << 40}};
 	for (size_t i = 0; i < 3; i++)
 		ref_encode(&out, &refs[i]);
 	ck_assert_uint_eq(out.size, 36);
@@ -190,12 +191,14 @@ START_TEST(every_verdict_and_reason_has_a_name_of_its_own)
 {
 	for (int a = 0; a < VERDICT_COUNT; a++)
 		for (int b = 0; b <= a; b++)
-			ck_assert_int_eq(a == b, strcmp(verdict_name((enum verdict)a),
-							 verdict_name((enum verdict)b)) == 0);
+			ck_assert_int_eq(a == b,
+				strcmp(verdict_name((enum verdict)a),
+					verdict_name((enum verdict)b)) == 0);
 	for (int a = 0; a < PARK_REASON_COUNT; a++)
 		for (int b = 0; b <= a; b++)
-			ck_assert_int_eq(a == b, strcmp(park_reason_name((enum park_reason)a),
-							 park_reason_name((enum park_reason)b)) == 0);
+			ck_assert_int_eq(a == b,
+				strcmp(park_reason_name((enum park_reason)a),
+					park_reason_name((enum park_reason)b)) == 0);
 	ck_assert_str_eq(verdict_name(VERDICT_COUNT), "?");
 	ck_assert_str_eq(park_reason_name(PARK_REASON_COUNT), "?");
 }

@@ -10,7 +10,8 @@ static uint64_t delays[] = {10000, 60000};
 static const struct config_consumer two_and_two = {
 	.retry_immediate = 2, .retry_delays_ms = delays, .n_retry_delays = 2};
 
-static struct park dispose(enum host_verdict v, const char *sqlstate, uint64_t delay_ms, uint32_t attempts)
+static struct park dispose(
+	enum host_verdict v, const char *sqlstate, uint64_t delay_ms, uint32_t attempts)
 {
 	static struct host_item item;
 	item = (struct host_item){.verdict = v, .reason = "because", .delay_ms = delay_ms};
@@ -66,7 +67,8 @@ START_TEST(the_reason_tells_what_happened)
 		{HOST_BROKEN, "57014", "broken"},
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-		ck_assert_str_eq(dispose(cases[i].verdict, cases[i].sqlstate, 0, 1).reason, cases[i].reason);
+		ck_assert_str_eq(
+			dispose(cases[i].verdict, cases[i].sqlstate, 0, 1).reason, cases[i].reason);
 }
 END_TEST
 
@@ -74,7 +76,8 @@ START_TEST(the_delay_follows_the_schedule_unless_the_handler_names_one)
 {
 	const uint64_t expected[] = {0, 0, 10000, 60000};
 	for (uint32_t attempts = 1; attempts <= 4; attempts++) {
-		ck_assert_uint_eq(dispose(HOST_RETRY, "", 0, attempts).delay_ms, expected[attempts - 1]);
+		ck_assert_uint_eq(
+			dispose(HOST_RETRY, "", 0, attempts).delay_ms, expected[attempts - 1]);
 		ck_assert_uint_eq(dispose(HOST_RETRY, "", 1234, attempts).delay_ms, 1234);
 	}
 }
@@ -128,13 +131,15 @@ START_TEST(a_duplicate_has_one_cause)
 	ck_assert_int_eq(verdict_duplicate_cause(0, true), STATS_duplicates_redelivered);
 	ck_assert_int_eq(verdict_duplicate_cause(ITEM_ALONE, false), STATS_duplicates_republished);
 	ck_assert_int_eq(verdict_duplicate_cause(ITEM_ALONE, true), STATS_duplicates_redelivered);
-	ck_assert_int_eq(verdict_duplicate_cause(ITEM_CONCURRENT, false), STATS_duplicates_concurrent);
 	ck_assert_int_eq(
-		verdict_duplicate_cause(ITEM_CONCURRENT | ITEM_ALONE, true), STATS_duplicates_concurrent);
+		verdict_duplicate_cause(ITEM_CONCURRENT, false), STATS_duplicates_concurrent);
+	ck_assert_int_eq(verdict_duplicate_cause(ITEM_CONCURRENT | ITEM_ALONE, true),
+		STATS_duplicates_concurrent);
 }
 END_TEST
 
 UNIT_SUITE("worker/verdict", only_a_retry_waits_and_only_while_attempts_are_left,
 	the_reason_tells_what_happened, the_delay_follows_the_schedule_unless_the_handler_names_one,
 	what_does_not_wait_has_no_delay,
-	a_crash_waits_until_there_are_enough_of_them_or_no_attempts_are_left, a_handlers_delay_is_a_year_at_most, a_duplicate_has_one_cause)
+	a_crash_waits_until_there_are_enough_of_them_or_no_attempts_are_left,
+	a_handlers_delay_is_a_year_at_most, a_duplicate_has_one_cause)
