@@ -33,6 +33,30 @@ static void write_server(FILE *f, const char *more, const char *many, const char
 	va_end(args);
 }
 
+/* The broker's URI with another port. */
+static const char *broker_uri(const struct world *w)
+{
+	static char uri[512];
+	const char *own = environment("INBOXD_TEST_AMQP_URI");
+	const char *port = strrchr(own, ':') + 1;
+	if (w->broker_port == 0)
+		return own;
+	(void)snprintf(uri, sizeof uri, "%.*s%u%s", (int)(port - own), own, w->broker_port,
+		port + strspn(port, "0123456789"));
+	return uri;
+}
+
+/* Of two ports libpq takes the last. */
+static const char *database_conninfo(const struct world *w)
+{
+	static char conninfo[512];
+	const char *own = environment("INBOXD_TEST_CONNINFO");
+	if (w->database_port == 0)
+		return own;
+	(void)snprintf(conninfo, sizeof conninfo, "%s port=%u", own, w->database_port);
+	return conninfo;
+}
+
 void config_write(
 	struct world *w, const char *file, const char *more, const char *consumers_fmt, ...)
 {
@@ -44,10 +68,9 @@ void config_write(
 	ck_assert_msg(f != NULL, "%s: %s", path, strerror(errno));
 	(void)fprintf(f, "handlers: {directory: [\"%s\", \"%s\"]}\nruntime_directory: \"%s\"\n%s",
 		built("handlers"), built("tests/handlers"), run, more);
-	write_server(f, more, "brokers:", "broker: {uri: \"%s\"}\n",
-		environment("INBOXD_TEST_AMQP_URI"));
+	write_server(f, more, "brokers:", "broker: {uri: \"%s\"}\n", broker_uri(w));
 	write_server(f, more, "databases:", "database: {conninfo: \"%s\", schema: %s}\n",
-		environment("INBOXD_TEST_CONNINFO"), w->name);
+		database_conninfo(w), w->name);
 	va_list args;
 	va_start(args, consumers_fmt);
 	(void)fprintf(f, "consumers:\n");

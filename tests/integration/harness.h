@@ -27,6 +27,9 @@ struct world {
 	PGconn *db;     /* as the superuser; search_path is the schema */
 	amqp_connection_state_t broker; /* channel 1 with confirms; channel 2 without */
 	uint64_t published;             /* on channel 1, to be confirmed */
+	/* What the configurations written from here on connect to instead of the servers' own
+	 * ports: those of proxies (proxy.h).  0: the servers. */
+	uint16_t broker_port, database_port;
 };
 
 /* A fresh schema NAME, a migrated inbox in it, its table
