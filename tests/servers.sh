@@ -5,9 +5,15 @@
 #
 #   tests/servers.sh start DIR [--plugins NAME,...] [--owner PID]
 #   tests/servers.sh stop DIR
+#   tests/servers.sh end DIR postgres|rabbitmq|standby [SIGNAL]
+#   tests/servers.sh begin DIR postgres|rabbitmq|standby
+#   tests/servers.sh copy DIR
 #
 # start puts into DIR: env (to be sourced: addresses and secrets), psql and rabbitmqctl (wrappers),
 # postgres.log and rabbitmq.log.  With --owner, the servers stop by themselves when that process is gone.
+# end and begin are for tests that take one server away for a while: it comes back at the same address with
+# the same data.  copy makes and begins a second PostgreSQL, a streaming standby of the first: standby.port
+# and standby.log; ended, it is gone for good with the next copy.
 # As root the servers run as the user that Debian's packages made; otherwise as the caller.  Data lives in
 # DIR where that user can use it, else below /tmp.  Can be sourced: servers_start, servers_stop.
 
@@ -108,9 +114,24 @@ servers_spawn() {
 	SPAWNED=$!
 }
 
+# Writes DIR/NAME.start, which becomes the server, and starts it.
+servers_launch() {
+	local dir=$1 name=$2
+	shift 2
+	{ printf '#!/bin/sh\nexec'; printf " '%s'" "$@"; echo; } >"$dir/$name.start"
+	servers_spawn "$dir" "$name" "$(servers_log "$dir" "$name")" sh "$dir/$name.start"
+}
+
+servers_log() {
+	case $2 in
+	epmd) printf '%s/rabbitmq.log' "$1" ;;
+	*) printf '%s/%s.log' "$1" "$2" ;;
+	esac
+}
+
 # Ends a process that servers_spawn started, and all of its session; waits until nobody is left.
 servers_end() {
-	local dir=$1 name=$2 pid born now signal=KILL deadline
+	local dir=$1 name=$2 pid born now signal=${3:-} deadline
 	{ read -r pid born <"$dir/$name.pid"; } 2>/dev/null || return 0
 	# A pid is not given away while a session of that number lives: another start time means that
 	# nobody of ours is left.
@@ -118,7 +139,12 @@ servers_end() {
 		rm -f "$dir/$name.pid"
 		return 0
 	fi
-	[ "$name" != postgres ] || signal=INT # fast shutdown
+	if [ -z "$signal" ]; then
+		case $name in
+		postgres | standby) signal=INT ;; # fast shutdown
+		*) signal=KILL ;;
+		esac
+	fi
 	kill -"$signal" "$pid" 2>/dev/null
 	deadline=$((SECONDS + 10))
 	while servers_born "$pid" >/dev/null || [ -n "$(servers_session "$pid")" ]; do
@@ -129,6 +155,42 @@ servers_end() {
 		sleep 0.05
 	done
 	rm -f "$dir/$name.pid"
+}
+
+# Waits until the server that was just spawned can be used.
+servers_await() {
+	local dir=$1 name=$2 deadline=$((SECONDS + SERVERS_DEADLINE_S))
+	until servers_answers "$dir" "$name"; do
+		servers_born "$SPAWNED" >/dev/null || return 1
+		[ "$SECONDS" -lt "$deadline" ] || return 1
+		sleep 0.05
+	done
+}
+
+servers_answers() {
+	local dir=$1 sockets
+	read -r sockets <"$dir/places"
+	case $2 in
+	# The console is started last, when everything else listens.
+	rabbitmq) [ -S "$sockets/console" ] ;;
+	*) "$(servers_pgbin)/pg_isready" -q -h "$sockets" -p "$(cat "$dir/$2.port")" ;;
+	esac
+}
+
+# Starts again what servers_end has ended.  A server that was killed may hold what the next one needs for
+# another moment.
+servers_begin() {
+	local dir=$1 name=$2 sockets try
+	read -r sockets <"$dir/places" || return 1
+	for ((try = 0; try < SERVERS_TRIES; try++)); do
+		[ "$name" != rabbitmq ] || rm -f "$sockets/console"
+		(cd / && servers_spawn "$dir" "$name" "$(servers_log "$dir" "$name")" sh "$dir/$name.start" &&
+			servers_await "$dir" "$name") && return 0
+		servers_end "$dir" "$name"
+		sleep 1
+	done
+	tail -n 20 "$(servers_log "$dir" "$name")" >&2
+	return 1
 }
 
 # ---- PostgreSQL ------------------------------------------------------------------------------
@@ -143,21 +205,23 @@ servers_postgres_init() {
 }
 
 # fsync stays on: what the tests show about commits must hold as it holds in production.
-servers_postgres_once() {
-	local dir=$1 base=$2 pgbin=$3 deadline
-	shift 3
-	PG_PORT=$(servers_ports 1)
-	servers_spawn "$dir" postgres "$dir/postgres.log" "$@" "$pgbin/postgres" -D "$base/postgres" \
-		-c listen_addresses=127.0.0.1 -c port="$PG_PORT" -c unix_socket_directories="$SOCKETS" \
+servers_postgres_launch() {
+	local dir=$1 name=$2 base=$3 pgbin=$4 port=$5
+	shift 5
+	echo "$port" >"$dir/$name.port"
+	servers_launch "$dir" "$name" "$@" "$pgbin/postgres" -D "$base/$name" \
+		-c listen_addresses=127.0.0.1 -c port="$port" -c unix_socket_directories="$SOCKETS" \
 		-c max_connections=200 -c shared_buffers=128MB -c fsync=on -c max_wal_size=1GB \
 		-c log_line_prefix='%m [%p] %a ' -c log_statement=none -c lc_messages=C \
 		-c timezone=UTC -c log_timezone=UTC
-	deadline=$((SECONDS + SERVERS_DEADLINE_S))
-	until "$pgbin/pg_isready" -q -h "$SOCKETS" -p "$PG_PORT"; do
-		servers_born "$SPAWNED" >/dev/null || return 1
-		[ "$SECONDS" -lt "$deadline" ] || return 1
-		sleep 0.05
-	done
+	servers_await "$dir" "$name"
+}
+
+servers_postgres_once() {
+	local dir=$1 base=$2 pgbin=$3
+	shift 3
+	PG_PORT=$(servers_ports 1)
+	servers_postgres_launch "$dir" postgres "$base" "$pgbin" "$PG_PORT" "$@" || return 1
 	"$pgbin/psql" -X -q -v ON_ERROR_STOP=1 -h "$SOCKETS" -p "$PG_PORT" -U postgres -d postgres \
 		-v password="$PG_PASSWORD" <<-'SQL' >>"$dir/postgres.log" 2>&1
 		CREATE ROLE inboxd LOGIN PASSWORD :'password' CREATEDB;
@@ -180,7 +244,7 @@ servers_postgres() {
 		export INBOXD_TEST_PGSOCKETS='$SOCKETS'
 		export INBOXD_TEST_PGDATA='$base/postgres'
 		export INBOXD_TEST_PGPASSWORD='$PG_PASSWORD'
-		export INBOXD_TEST_POSTGRES_PID='$SPAWNED'
+		export INBOXD_TEST_SERVERS='$dir'
 		export INBOXD_TEST_CONNINFO='host=127.0.0.1 port=$PG_PORT dbname=inboxd_test user=inboxd password=$PG_PASSWORD'
 		export INBOXD_TEST_ADMIN_CONNINFO='host=$SOCKETS port=$PG_PORT dbname=inboxd_test user=postgres'
 	END
@@ -189,6 +253,20 @@ servers_postgres() {
 		exec '$pgbin/psql' -X -d 'host=$SOCKETS port=$PG_PORT dbname=inboxd_test user=postgres' "\$@"
 	END
 	chmod +x "$dir/psql"
+}
+
+# A standby of the server that runs.
+servers_copy() {
+	local dir=$1 base pgbin user as port
+	{ read -r SOCKETS; read -r base; } <"$dir/places" || return 1
+	user=$(servers_user) && pgbin=$(servers_pgbin) || return 69
+	mapfile -t as < <(servers_as "$user")
+	servers_end "$dir" standby KILL
+	rm -rf "$base/standby"
+	port=$(servers_ports 1)
+	(cd / && "${as[@]}" "$pgbin/pg_basebackup" -D "$base/standby" -R -c fast --no-sync \
+		-d "host=$SOCKETS port=$(cat "$dir/postgres.port") user=postgres" &&
+		servers_postgres_launch "$dir" standby "$base" "$pgbin" "$port" "${as[@]}")
 }
 
 # ---- RabbitMQ --------------------------------------------------------------------------------
@@ -245,7 +323,7 @@ servers_rabbit_configure() {
 }
 
 servers_rabbit_once() {
-	local dir=$1 base=$2 rabbitbin=$3 plugins=$4 user=$5 deadline settings
+	local dir=$1 base=$2 rabbitbin=$3 plugins=$4 user=$5 settings
 	shift 5
 	{ read -r AMQP_PORT; read -r DIST_PORT; read -r EPMD_PORT; read -r MQTT_PORT; read -r STOMP_PORT; } \
 		< <(servers_ports 5)
@@ -253,17 +331,11 @@ servers_rabbit_once() {
 	servers_rabbit_configure "$base" "$plugins"
 	mapfile -t settings <"$base/rabbitmq/settings"
 	[ -z "$user" ] || chown -R "$user:" "$base/rabbitmq"
-	servers_spawn "$dir" epmd "$dir/rabbitmq.log" "$@" epmd -port "$EPMD_PORT" -address 127.0.0.1
-	servers_spawn "$dir" rabbitmq "$dir/rabbitmq.log" "$@" env "${settings[@]}" RUNNING_UNDER_SYSTEMD=1 \
+	servers_launch "$dir" epmd "$@" epmd -port "$EPMD_PORT" -address 127.0.0.1
+	servers_launch "$dir" rabbitmq "$@" env "${settings[@]}" RUNNING_UNDER_SYSTEMD=1 \
 		RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-pa $base/rabbitmq/ebin -s inboxd_console start" \
 		"$rabbitbin/rabbitmq-server"
-	deadline=$((SECONDS + SERVERS_DEADLINE_S))
-	# The console is started last, when everything else listens.
-	until [ -S "$SOCKETS/console" ]; do
-		servers_born "$SPAWNED" >/dev/null || return 1
-		[ "$SECONDS" -lt "$deadline" ] || return 1
-		sleep 0.05
-	done
+	servers_await "$dir" rabbitmq
 }
 
 servers_rabbit() {
@@ -287,7 +359,6 @@ servers_rabbit() {
 		export INBOXD_TEST_STOMP_PORT='$STOMP_PORT'
 		export INBOXD_TEST_NODENAME='inboxd-$AMQP_PORT@localhost'
 		export INBOXD_TEST_CONSOLE='$SOCKETS/console'
-		export INBOXD_TEST_RABBITMQ_PID='$SPAWNED'
 		export INBOXD_TEST_RABBITMQCTL='$dir/rabbitmqctl'
 	END
 	{
@@ -327,7 +398,7 @@ servers_watch() {
 
 servers_show_logs() {
 	local dir=$1 log
-	for log in postgres rabbitmq; do
+	for log in postgres standby rabbitmq; do
 		[ -s "$dir/$log.log" ] || continue
 		servers_say "--- $dir/$log.log ends with"
 		tail -n 30 "$dir/$log.log" >&2
@@ -386,25 +457,27 @@ servers_start() {
 
 servers_stop() {
 	local dir=$1 place name
-	for name in rabbitmq epmd postgres; do
+	for name in rabbitmq epmd standby postgres; do
 		servers_end "$dir" "$name"
 	done
 	[ -f "$dir/places" ] || return 0
 	while read -r place; do
 		rm -rf "$place"
 	done <"$dir/places"
-	rm -f "$dir/places" "$dir/env" "$dir/psql" "$dir/rabbitmqctl" "$dir"/*.env
+	rm -f "$dir/places" "$dir/env" "$dir/psql" "$dir/rabbitmqctl" "$dir"/*.env "$dir"/*.start \
+		"$dir"/*.port
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
 	case "${1:-}" in
-	start | stop)
-		[ $# -ge 2 ] || { servers_say "usage: $0 start|stop DIR"; exit 64; }
+	start | stop | end | begin | copy)
+		[ $# -ge 2 ] || { servers_say "usage: $0 start|stop|end|begin|copy DIR"; exit 64; }
 		"servers_$1" "${@:2}"
 		exit
 		;;
 	*)
-		servers_say "usage: $0 start DIR [--plugins NAME,...] [--owner PID] | stop DIR"
+		servers_say "usage: $0 start DIR [--plugins NAME,...] [--owner PID] | stop DIR | end DIR" \
+			"SERVER [SIGNAL] | begin DIR SERVER | copy DIR"
 		exit 64
 		;;
 	esac

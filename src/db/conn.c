@@ -69,6 +69,8 @@ enum rc db_connect(const struct config_database *database, const char *applicati
 	add(&p, "keepalives_interval", "5");
 	add(&p, "keepalives_count", "3");
 	add(&p, "tcp_user_timeout", "20000");
+	/* Of several hosts the one that takes writes, wherever it is after a failover. */
+	add(&p, "target_session_attrs", "primary");
 	add(&p, "application_name", application_name);
 	add(&p, "dbname", database->conninfo);
 	add(&p, "client_encoding", "UTF8");

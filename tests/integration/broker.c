@@ -55,14 +55,19 @@ void broker_open(struct world *w)
 	must_reply(w, "channel.open");
 }
 
+static void disconnect(struct world *w)
+{
+	(void)amqp_connection_close(w->broker, AMQP_REPLY_SUCCESS);
+	(void)amqp_destroy_connection(w->broker);
+}
+
 void broker_close(struct world *w)
 {
 	while (n_declared > 0) {
 		(void)amqp_queue_delete(w->broker, PLAIN, text_bytes(declared[--n_declared]), 0, 0);
 		must_reply(w, "queue.delete");
 	}
-	(void)amqp_connection_close(w->broker, AMQP_REPLY_SUCCESS);
-	(void)amqp_destroy_connection(w->broker);
+	disconnect(w);
 }
 
 /* ---- queues ---------------------------------------------------------------------------------- */
@@ -210,6 +215,16 @@ int move_messages(struct world *w, const char *from, const char *to)
 	}
 }
 
+/* Tags begin anew with each channel. */
+void broker_reconnect(struct world *w)
+{
+	publish_confirm(w);
+	disconnect(w);
+	broker_open(w);
+	w->published = confirms.count = confirms.all_below = 0;
+	memset(confirms.taken, 0, confirms.size * sizeof *confirms.taken);
+}
+
 /* ---- console --------------------------------------------------------------------------------- */
 
 static int console_fd = -1;
@@ -226,6 +241,13 @@ static void console_open(void)
 		"no console of the broker at %s", address.sun_path);
 	console = fdopen(console_fd, "r");
 	ck_assert_ptr_nonnull(console);
+}
+
+void console_close(void)
+{
+	if (console != NULL)
+		(void)fclose(console);
+	console = NULL;
 }
 
 const char *broker_eval(const char *fmt, ...)

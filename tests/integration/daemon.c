@@ -225,7 +225,7 @@ static int exit_code(int status)
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static int run(const char *log, const char *const argv[])
+int run(const char *log, const char *const argv[])
 {
 	pid_t pid = fork();
 	ck_assert_int_ge(pid, 0);

@@ -52,9 +52,9 @@ const char *built(const char *name)
 
 /* ---- world ----------------------------------------------------------------------------------- */
 
-static PGconn *connect_database(void)
+PGconn *database_connect(const char *conninfo)
 {
-	PGconn *db = PQconnectdb(environment("INBOXD_TEST_ADMIN_CONNINFO"));
+	PGconn *db = PQconnectdb(conninfo);
 	if (PQstatus(db) != CONNECTION_OK)
 		ck_abort_msg("%s", PQerrorMessage(db));
 	return db;
@@ -77,7 +77,8 @@ void world_begin(struct world *w, const char *name)
 	(void)snprintf(w->dir, sizeof w->dir, "%s/%s", environment("INBOXD_TEST_DIR"), w->name);
 	(void)snprintf(w->queue, sizeof w->queue, "%s-main", w->name);
 	ck_assert_msg(mkdir(w->dir, 0755) == 0, "%s: %s", w->dir, strerror(errno));
-	w->db = connect_database();
+	servers_restore();
+	w->db = database_connect(environment("INBOXD_TEST_ADMIN_CONNINFO"));
 	make_schema(w);
 	broker_open(w);
 	queue_declare(w, w->queue, NULL);

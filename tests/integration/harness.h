@@ -108,6 +108,34 @@ bool is_settled(const char *queue);
  * world_begin. */
 const char *broker_eval(const char *fmt, ...) PRINTF(1, 2);
 
+/* ---- the servers come and go
+ * ---------------------------------------------------------------------- */
+
+/* What a test stops it starts again; should it fail in between, the next world_begin does. */
+
+/* "fast" and "immediate" as pg_ctl has them, or "kill": SIGKILL for postmaster and all. */
+void postgres_stop(struct world *w, const char *how);
+/* Same address, same data; w->db is a new session, with what was SET in it gone. */
+void postgres_start(struct world *w);
+/* The session of w->db anew: after something has closed it. */
+void postgres_reconnect(struct world *w);
+/* Lines of the server's log that hold the text; of everything since the run began. */
+int postgres_log_lines(const char *text);
+
+/* A streaming standby of the server, with everything that is committed now; its port. */
+int standby_start(void);
+/* Makes it a primary: w->db is a session with it from here on. */
+void standby_promote(struct world *w);
+/* Ends it; w->db is a session with the first server again, which must run. */
+void standby_end(struct world *w);
+
+/* Orderly, or by SIGKILL.  Everything published must be confirmed. */
+void broker_stop(struct world *w, bool by_kill);
+/* Same address; durable queues and persistent messages are there again. */
+void broker_start(struct world *w);
+/* The connection of w->broker anew. */
+void broker_reconnect(struct world *w);
+
 /* ---- inboxd ---------------------------------------------------------------------------------- */
 
 /* Writes DIR/FILE.yaml: broker and database of this world (unless `more` has brokers or databases

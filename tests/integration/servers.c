@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/* Takes the private servers away and brings them back, by tests/servers.sh. */
+#include "harness.h"
+
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void servers(const char *verb, const char *server, const char *signal)
+{
+	char script[512], log[512];
+	const char *dir = environment("INBOXD_TEST_SERVERS");
+	(void)snprintf(script, sizeof script, "%s/servers.sh", environment("INBOXD_TEST_SOURCES"));
+	(void)snprintf(log, sizeof log, "%s/tests.log", dir);
+	const char *const argv[] = {"bash", script, verb, dir, server, signal, NULL};
+	int code = run(log, argv);
+	ck_assert_msg(code == 0, "servers.sh %s %s ended with %d, see %s", verb,
+		server != NULL ? server : "", code, log);
+}
+
+static bool has_file(const char *server, const char *suffix)
+{
+	char path[512];
+	(void)snprintf(
+		path, sizeof path, "%s/%s%s", environment("INBOXD_TEST_SERVERS"), server, suffix);
+	return access(path, F_OK) == 0;
+}
+
+void servers_restore(void)
+{
+	if (!has_file("postgres", ".pid"))
+		servers("begin", "postgres", NULL);
+	if (!has_file("rabbitmq", ".pid"))
+		servers("begin", "rabbitmq", NULL);
+}
+
+/* ---- PostgreSQL -------------------------------------------------------------------------------
+ */
+
+static void use_database(struct world *w, const char *conninfo)
+{
+	PQfinish(w->db);
+	w->db = database_connect(conninfo);
+	sql(w, "SET search_path = \"%s\"", w->name);
+}
+
+void postgres_stop(struct world *w, const char *how)
+{
+	static const char *const signals[][2] = {
+		{"fast", "INT"}, {"immediate", "QUIT"}, {"kill", "KILL"}};
+	(void)w;
+	for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+		if (strcmp(how, signals[i][0]) == 0)
+			servers("end", "postgres", signals[i][1]);
+	ck_assert_msg(!has_file("postgres", ".pid"), "no such way to stop: %s", how);
+}
+
+void postgres_start(struct world *w)
+{
+	servers("begin", "postgres", NULL);
+	postgres_reconnect(w);
+}
+
+void postgres_reconnect(struct world *w)
+{
+	use_database(w, environment("INBOXD_TEST_ADMIN_CONNINFO"));
+}
+
+int postgres_log_lines(const char *text)
+{
+	struct daemon d;
+	(void)snprintf(d.log, sizeof d.log, "%s/postgres.log", environment("INBOXD_TEST_SERVERS"));
+	return log_lines(&d, text);
+}
+
+static int standby_port(void)
+{
+	char path[512];
+	int port = 0;
+	(void)snprintf(path, sizeof path, "%s/standby.port", environment("INBOXD_TEST_SERVERS"));
+	FILE *f = fopen(path, "r");
+	ck_assert_msg(f != NULL && fscanf(f, "%d", &port) == 1, "no port in %s", path);
+	(void)fclose(f);
+	return port;
+}
+
+int standby_start(void)
+{
+	servers("copy", NULL, NULL);
+	return standby_port();
+}
+
+void standby_promote(struct world *w)
+{
+	char conninfo[512];
+	(void)snprintf(conninfo, sizeof conninfo,
+		"host=%s port=%d dbname=inboxd_test user=postgres",
+		environment("INBOXD_TEST_PGSOCKETS"), standby_port());
+	use_database(w, conninfo);
+	ck_assert_str_eq(sql_text(w, "SELECT pg_promote()"), "t");
+}
+
+void standby_end(struct world *w)
+{
+	servers("end", "standby", "KILL");
+	postgres_reconnect(w);
+}
+
+/* ---- RabbitMQ ----------------------------------------------------------------------------------
+ */
+
+void broker_stop(struct world *w, bool by_kill)
+{
+	publish_confirm(w);
+	console_close();
+	servers("end", "rabbitmq", by_kill ? "KILL" : "TERM");
+}
+
+void broker_start(struct world *w)
+{
+	servers("begin", "rabbitmq", NULL);
+	broker_reconnect(w);
+}
