@@ -248,6 +248,7 @@ void window_verdict(struct window *w, struct entry *e, enum verdict v, uint64_t 
 		break;
 	case VERDICT_AGAIN:
 	case VERDICT_COUNT:
+		e->flags |= ITEM_AGAIN;
 		make_ready(w, e);
 		break;
 	}
@@ -258,7 +259,7 @@ void window_crashed(struct window *w, struct entry *e, bool was_alone, enum park
 {
 	assert(e->state == ENTRY_IN_HAND);
 	w->n_in_hand--;
-	e->flags |= ITEM_ALONE;
+	e->flags |= ITEM_ALONE | ITEM_AGAIN;
 	if (was_alone && !e->is_parking) {
 		e->crashes++;
 		set_parking(e, reason, detail);

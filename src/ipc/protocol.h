@@ -64,6 +64,7 @@ const char *park_reason_name(enum park_reason r);
 enum item_flag {
 	ITEM_ALONE = 1,      /* runs alone: a failure uses an attempt */
 	ITEM_CONCURRENT = 2, /* met its twin in this process: a duplicate of that cause */
+	ITEM_AGAIN = 4,      /* given out before, and what became of that is not known */
 };
 
 struct item {

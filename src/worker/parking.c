@@ -77,10 +77,15 @@ enum verdict worker_park(struct worker *w, const struct park *park, uint8_t item
 	struct err err;
 	enum park_outcome outcome;
 	struct park clean = *park;
+	struct message again = *park->message;
 	char detail[1024];
 
 	if (w->db == NULL)
 		return VERDICT_AGAIN;
+	/* Without a key only this tells a copy that was sent again from one whose parking nobody heard of. */
+	if (park->key.size == 0 && (item_flags & ITEM_AGAIN) != 0)
+		again.redelivered = true;
+	clean.message = &again;
 	utf8_clean(bytes_str(park->detail != NULL ? park->detail : ""), detail, sizeof detail);
 	clean.detail = detail;
 	if (inbox_park(&w->inbox, &clean, &outcome, NULL, &err) != RC_OK) {

@@ -71,6 +71,26 @@ START_TEST(a_lost_answer_to_commit_is_one_effect_and_nothing_is_parked)
 }
 END_TEST
 
+/* A key would tell that it is the same one. */
+START_TEST(a_lost_answer_to_the_commit_that_parks_leaves_one_row_even_without_a_key)
+{
+	struct setting s;
+	setting_begin(&s, "lostpark", "");
+	daemon_start_main(&s.w, &s.d);
+	proxy_drop_commits(s.database, 1);
+	publish(&s.w, s.w.queue, &(struct msg){.body = "keyless"});
+	publish_confirm(&s.w);
+	WAIT_FOR(is_settled(s.w.queue), 20);
+	ck_assert_int_eq(proxy_drops_left(s.database), 0);
+	ck_assert_int_eq(parked(&s.w, "no_key"), 1);
+	/* Sent again by somebody, it is another one. */
+	publish(&s.w, s.w.queue, &(struct msg){.body = "keyless"});
+	publish_confirm(&s.w);
+	WAIT_FOR(parked(&s.w, "no_key") == 2 && is_settled(s.w.queue), 20);
+	setting_end(&s);
+}
+END_TEST
+
 START_TEST(a_lost_ack_is_a_delivery_again_and_one_effect)
 {
 	struct setting s;
@@ -279,6 +299,7 @@ UNIT_SUITE_TIMEOUT(90, "integration/proxy",
 	a_frozen_proxy_passes_what_was_allowed_and_the_rest_when_it_thaws,
 	a_cut_closes_and_a_reset_resets_and_a_refusal_is_one, what_is_delayed_comes_later_and_whole,
 	a_lost_answer_to_commit_is_one_effect_and_nothing_is_parked,
+	a_lost_answer_to_the_commit_that_parks_leaves_one_row_even_without_a_key,
 	a_lost_ack_is_a_delivery_again_and_one_effect,
 	what_cannot_be_decoded_is_parked_and_rejected_not_given_back,
 	what_is_given_back_at_the_end_is_not_rejected,

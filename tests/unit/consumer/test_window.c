@@ -339,6 +339,23 @@ START_TEST(what_comes_back_stands_where_it_stood)
 }
 END_TEST
 
+START_TEST(only_what_nobody_heard_of_is_said_to_come_again)
+{
+	struct entry *hand[4];
+	setup();
+	take_many(hand, 4);
+	window_verdict(&w, hand[0], VERDICT_AGAIN, 0);
+	window_verdict(&w, hand[1], VERDICT_ALONE, 0);
+	window_verdict(&w, hand[2], VERDICT_BUSY, 0);
+	window_crashed(&w, hand[3], false, PARK_CRASHED, NULL);
+	ck_assert_uint_ne(hand[0]->flags & ITEM_AGAIN, 0);
+	ck_assert_uint_eq(hand[1]->flags & ITEM_AGAIN, 0);
+	ck_assert_uint_eq(hand[2]->flags & ITEM_AGAIN, 0);
+	ck_assert_uint_ne(hand[3]->flags & ITEM_AGAIN, 0);
+	done();
+}
+END_TEST
+
 START_TEST(only_a_failed_batch_sends_its_messages_alone)
 {
 	struct entry *hand[3];
@@ -1122,7 +1139,8 @@ UNIT_SUITE_TIMEOUT(120, "consumer/window", takes_tags_one_by_one_and_no_other,
 	a_delivery_of_an_older_generation_is_not_found, what_was_acknowledged_is_not_found,
 	reset_frees_entries_of_every_state, holds_far_more_than_the_first_ring,
 	the_ring_grows_right_also_in_the_middle_of_a_turn, the_oldest_comes_first,
-	what_comes_back_stands_where_it_stood, only_a_failed_batch_sends_its_messages_alone,
+	what_comes_back_stands_where_it_stood, only_what_nobody_heard_of_is_said_to_come_again,
+	only_a_failed_batch_sends_its_messages_alone,
 	copies_wait_for_the_oldest_of_their_key,
 	copies_wait_while_their_leader_is_busy_or_comes_back,
 	a_dropped_leader_lets_its_twin_go_in_any_state, a_promoted_twin_stands_in_order_of_its_tag,
