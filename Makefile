@@ -107,6 +107,7 @@ CTL_SRC := $(sort $(wildcard src/ctl/*.c))
 HANDLER_SRC := $(sort $(wildcard src/handlers/*.c))
 UNIT_SRC := $(sort $(wildcard tests/unit/*.c tests/unit/*/*.c))
 INTEGRATION_SRC := $(sort $(wildcard tests/integration/*.c))
+FAULTS_SRC := $(sort $(wildcard tests/faults/*.c))
 SQL := $(sort $(wildcard sql/*.sql))
 
 # The files that name an installed place: these alone are compiled anew when one changes.
@@ -121,7 +122,7 @@ CTL_LIB := $(B)/libctl.a
 HANDLERS := $(HANDLER_SRC:src/handlers/%.c=$(B)/handlers/%.so)
 TEST_HANDLERS := $(patsubst tests/handlers/%,$(B)/tests/handlers/%.so,$(basename $(wildcard tests/handlers/*.c tests/handlers/*.cc)))
 OBJECTS := $(call obj,src/main.c $(LIB_SRC) $(ROLE_SRC) $(CTL_SRC) $(UNIT_SRC) $(INTEGRATION_SRC) \
-  $(wildcard tests/fuzz/*.c))
+  $(FAULTS_SRC) $(wildcard tests/fuzz/*.c))
 
 # $(call remember,FILE,TEXT) writes FILE when TEXT is not what it holds: whatever depends on it is made
 # again when compiler, flags or the list of sources change, and only then.
@@ -137,7 +138,8 @@ $(eval $(call remember,$(B)/flags,$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(LDFLAGS) $$(
   $$(HARDENING) $$(OUR_CPPFLAGS)))
 $(eval $(call remember,$(B)/gen/sql_files.h,$$(patsubst sql/%.sql,SQL_FILE(%),$$(SQL))))
 $(eval $(call remember,$(B)/places,$$(PLACES)))
-$(eval $(call remember,$(B)/sources,$$(LIB_SRC) $$(ROLE_SRC) $$(CTL_SRC) $$(UNIT_SRC) $$(INTEGRATION_SRC)))
+$(eval $(call remember,$(B)/sources,$$(LIB_SRC) $$(ROLE_SRC) $$(CTL_SRC) $$(UNIT_SRC) $$(INTEGRATION_SRC) \
+  $$(FAULTS_SRC)))
 endif
 endif
 
@@ -201,6 +203,13 @@ $(B)/tests/integration: $(call obj,$(INTEGRATION_SRC) tests/unit/unit.c tests/un
 	$(call say,LD)
 	$(LINK) $(CHECK_LIBS) $(PKG_LIBS) -ldl -lm
 
+# On the harness of the integration tests, without their suites.
+$(B)/tests/faults: $(call obj,$(FAULTS_SRC) $(filter-out tests/integration/test_%,$(INTEGRATION_SRC)) \
+  tests/unit/unit.c) $(LIB) $(B)/sources
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(LINK) $(CHECK_LIBS) $(PKG_LIBS) -ldl -lm
+
 $(B)/tests/handlers/%.so: tests/handlers/%.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,SO)
@@ -231,6 +240,15 @@ check-integration: all $(B)/tests/integration $(TEST_HANDLERS)
 check-kills: export INBOXD_TEST_MESSAGES ?= 200000
 check-kills: SUITES := integration/kills
 check-kills: check-integration
+
+# Built apart, with fault points; the programs of this build must not have them.
+FAULTS_B := build/faults$(if $(filter-out build/$(VARIANT),$(B)),-$(notdir $(B)))
+check-faults: all
+	$(Q)+$(MAKE) --no-print-directory VARIANT=faults B=$(FAULTS_B) faults-programs
+	$(Q)INBOXD_TEST_SHIPPED=$(abspath $(B)) INBOXD_TEST_PROGRAM=$(abspath tests/faults/all.sh) \
+	  tests/integration/run.sh $(FAULTS_B) $(SUITES)
+
+faults-programs: all $(B)/tests/faults $(TEST_HANDLERS)
 
 # What is missing is installed first; the build comes after it, in a make of its own.
 check:
@@ -273,7 +291,7 @@ $(B)/tests/fuzz_%: $(B)/obj/tests/fuzz/fuzz_%.o $(LIB)
 # ---- lint ------------------------------------------------------------------------------------
 HEADERS := $(sort $(wildcard src/*/*.h src/*/*/*.h tests/*/*.h tests/*/*/*.h))
 SOURCES := $(sort src/main.c $(LIB_SRC) $(ROLE_SRC) $(CTL_SRC) $(HANDLER_SRC) $(UNIT_SRC) \
-  $(INTEGRATION_SRC) $(wildcard tests/handlers/*.c tests/fuzz/*.c))
+  $(INTEGRATION_SRC) $(FAULTS_SRC) $(wildcard tests/handlers/*.c tests/fuzz/*.c))
 SCRIPTS := $(sort $(wildcard .ci/run tests/*.sh tests/*/*.sh))
 PLAIN_FLAGS = $(OUR_CPPFLAGS) $(PLACES) $(CPPFLAGS) -std=gnu11 $(PKG_CFLAGS)
 
@@ -378,6 +396,8 @@ Targets
   check-install       what install and uninstall put, leave and remove
   check-systemd       the units are valid and locked down
   check-integration   tests against a private RabbitMQ and PostgreSQL; SUITES=name... for some
+  check-faults        a process held at each point of a message's way while something goes away, and
+                      all faults at random for INBOXD_FAULT_SECONDS; SUITES=name... for some
   check-kills         its kill -9 tests at full size, INBOXD_TEST_MESSAGES=200000
   demo                real messages, duplicates among them, and the sums
   coverage            tests of COVERAGE_OF with line coverage: build/cov/coverage/index.html
@@ -427,5 +447,5 @@ help:
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(OBJECTS:.o=.d) $(HANDLERS:.so=.d) $(TEST_HANDLERS:.so=.d)
-.PHONY: all check check-unit check-install check-systemd check-examples check-integration check-kills demo coverage fuzz format install uninstall clean help
+.PHONY: all check check-unit check-install check-systemd check-examples check-integration check-faults faults-programs check-kills demo coverage fuzz format install uninstall clean help
 .PHONY: lint lint-tools lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy

@@ -3,8 +3,7 @@
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA @schema@ FROM PUBLIC;
 GRANT USAGE ON SCHEMA @schema@ TO @role@;
 GRANT SELECT ON
-  @schema@.migration, @schema@.consumer_view, @schema@.inbox_view, @schema@.parked_view,
-  @schema@.parked_group_view
+  @schema@.migration, @schema@.consumer_view, @schema@.inbox_view, @schema@.parked_view
   TO @role@;
 GRANT SELECT, INSERT ON
   @schema@.consumer, @schema@.consumer_entry
@@ -15,6 +14,6 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
 GRANT USAGE ON SEQUENCE @schema@.parked_token TO @role@;
 GRANT EXECUTE ON FUNCTION
   @schema@.schema_serves, @schema@.register, @schema@.fingerprints_differ, @schema@.park,
-  @schema@.key_lock, @schema@.take_due, @schema@.adopt_key, @schema@.give_back,
-  @schema@.count_crash, @schema@.key_text, @schema@.parked_body
+  @schema@.key_lock, @schema@.take_due, @schema@.give_back, @schema@.count_crash, @schema@.key_text,
+  @schema@.parked_body
   TO @role@;

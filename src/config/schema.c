@@ -25,7 +25,13 @@ static const char *const log_levels[] = {"error", "warning", "info", "debug", NU
 static const char *const log_formats[] = {"logfmt", "json", "journal", NULL};
 static const char *const auths[] = {"plain", "external", NULL};
 static const char *const verifies[] = {"full", "peer", "none", NULL};
+#ifndef INBOXD_FAULTS
 static const char *const commits[] = {"on", "remote_apply", "remote_write", "local", NULL};
+#define REFUSED_COMMIT "off"
+#else /* what loses messages must be shown to be seen */
+static const char *const commits[] = {"on", "remote_apply", "remote_write", "local", "off", NULL};
+#define REFUSED_COMMIT NULL
+#endif
 static const char *const missing[] = {"park", "body", "process", NULL};
 static const char *const queue_types[] = {"classic", "quorum", NULL};
 
@@ -227,7 +233,7 @@ static const struct option database[] = {
 		IN(config_database, synchronous_commit),
 		.words = commits,
 		.def = "on",
-		.refused = "off",
+		.refused = REFUSED_COMMIT,
 		.why = "a message is acknowledged after its commit, and one that PostgreSQL can "
 		       "still "
 		       "lose would take the message with it",

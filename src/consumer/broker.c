@@ -3,6 +3,7 @@
 #include "consumer/state.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fd.h"
 
 #include <inttypes.h>
@@ -126,6 +127,7 @@ static void connect(struct consumer *c)
 	if (!declare(c))
 		return;
 	stats_add(c->slot, STATS_connects, 1);
+	FAULT("broker-connected");
 	(void)sd_event_add_io(
 		c->event, &c->mq_io, mq_conn_fd(c->mq), EPOLLIN, on_readable, c);
 	c->is_reading = true;
@@ -294,6 +296,7 @@ static void start_consuming(struct consumer *c)
 		write_failed(c, &err);
 		return;
 	}
+	FAULT("consume-sent");
 	c->link = LINK_CONSUMING;
 }
 
@@ -357,10 +360,12 @@ uint64_t broker_acknowledge(struct consumer *c, uint64_t now_ms)
 		return UINT64_MAX;
 	uint64_t before = c->window.n_loose;
 	while (window_next_ack(&c->window, now_ms, hold_ms, &tag, &multiple, &wait_ms)) {
+		FAULT("before-ack");
 		if (mq_ack(c->mq, tag, multiple, &err) != RC_OK) {
 			write_failed(c, &err);
 			return UINT64_MAX;
 		}
+		FAULT("ack-sent");
 	}
 	stats_add(c->slot, STATS_acked, before - c->window.n_loose);
 	return wait_ms != UINT64_MAX ? now_ms + wait_ms : UINT64_MAX;
@@ -402,9 +407,11 @@ void broker_close(struct consumer *c)
 		return;
 	(void)broker_acknowledge(c, clock_ms());
 	uint64_t last = window_last_held(&c->window);
+	FAULT("before-give-back");
 	if (c->mq != NULL && last != 0 && mq_nack(c->mq, last, true, &err) == RC_OK)
 		log_event(L_INFO, "given_back", LU("deliveries", c->window.n_held),
 			LS("queue", c->config->queue));
+	FAULT("given-back");
 	if (c->mq != NULL)
 		drop(c, true);
 }

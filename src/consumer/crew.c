@@ -3,6 +3,7 @@
 #include "consumer/state.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 
 #include <assert.h>
 #include <fcntl.h>
@@ -128,6 +129,7 @@ static void on_verdicts(struct crew *crew, struct bytes payload)
 	uint32_t n = reader_u32(&r);
 	bool failed = false;
 
+	FAULT("verdicts-read");
 	note_due(c, reader_u64(&r));
 	for (uint32_t i = 0; i < n; i++) {
 		struct delivery_ref ref = ref_decode(&r);
@@ -168,6 +170,7 @@ static void on_retry(struct crew *crew, struct bytes payload)
 	bool ran = reader_u8(&r) != 0;
 	uint64_t next = reader_u64(&r);
 
+	FAULT("retry-answer-read");
 	if (crew->task == TASK_CRASHED && ran)
 		forget_crash(c, crew->parked, crew->token);
 	if (crew->task == TASK_RETRY)
@@ -222,6 +225,7 @@ static void obey(struct crew *crew, const struct frame *f)
 	case FROM_TAKEN:
 		crew->parked = (int64_t)reader_u64(&r);
 		crew->token = (int64_t)reader_u64(&r);
+		FAULT("retry-noted");
 		break;
 	case FROM_RETRY:
 		on_retry(crew, f->payload);
@@ -302,6 +306,7 @@ void crew_arrived(struct consumer *c, uint32_t index, uint32_t life, int take_fd
 	channel_init(&crew->channel, take_fd);
 	crew->life = life;
 	crew->is_alive = true;
+	FAULT("worker-met");
 	crew->task = TASK_NONE;
 	crew->n_hand = 0;
 	crew->parked = crew->token = 0;
@@ -343,6 +348,7 @@ void crew_gone(struct consumer *c, uint32_t index, uint32_t life, bool timed_out
 	if (index >= c->config->workers || c->crew[index].life != life)
 		return;
 	struct crew *crew = &c->crew[index];
+	FAULT("worker-gone");
 	/* What it said before it died counts.  Its end of file may never come: a child that its handler left
 	 * behind can hold the other end. */
 	struct frame f;
@@ -401,6 +407,7 @@ static void give_parking(struct crew *crew, struct entry *e)
 	window_take(&c->window, e);
 	crew_hand(crew, e);
 	begin_task(crew, TASK_PARK);
+	FAULT("parking-formed");
 }
 
 static uint32_t batch_limit(const struct crew *crew, const struct entry *first)
@@ -432,6 +439,7 @@ static void give_batch(struct crew *crew, struct entry *e)
 		out->data[count_at + (size_t)i] = (uint8_t)(crew->n_hand >> (24 - 8 * i));
 	channel_end(&crew->channel, at);
 	begin_task(crew, TASK_BATCH);
+	FAULT("batch-formed");
 }
 
 static bool give_crash(struct crew *crew, uint64_t now_ms)
@@ -451,6 +459,7 @@ static bool give_crash(struct crew *crew, uint64_t now_ms)
 		crew->parked = crash->parked;
 		crew->token = crash->token;
 		begin_task(crew, TASK_CRASHED);
+		FAULT("crash-formed");
 		return true;
 	}
 	return false;
@@ -473,6 +482,7 @@ static bool give_retry(struct crew *crew, uint64_t now_ms)
 		return false;
 	channel_end(&crew->channel, channel_begin(&crew->channel, TO_RETRY));
 	begin_task(crew, TASK_RETRY);
+	FAULT("retry-formed");
 	c->retry_last = true;
 	return true;
 }
@@ -512,10 +522,12 @@ uint64_t crew_dispatch(struct consumer *c, uint64_t now_ms)
 		if (!given && !c->is_draining)
 			given = give_crash(crew, now_ms) || give_retry(crew, now_ms) ||
 				give_delivery(crew);
-		if (given)
+		if (given) {
 			crew_flush(crew);
-		else
+			FAULT("work-sent");
+		} else {
 			someone_is_free = true;
+		}
 	}
 	uint64_t due = someone_is_free ? next_due(c, now_ms) : UINT64_MAX;
 	return due < next ? due : next;

@@ -2,6 +2,8 @@
 /* Deliveries on their way in: bodies put together, keys taken out, large ones passed through. */
 #include "consumer/state.h"
 
+#include "base/fault.h"
+
 #include <stdio.h>
 
 enum { STREAM_PENDING_MAX = 1 << 20 };
@@ -97,6 +99,7 @@ bool intake_offer(struct consumer *c, struct crew *crew)
 	short_encode(&crew->channel.out, bytes_str(detail));
 	item_encode(&crew->channel.out, &item);
 	channel_end(&crew->channel, at);
+	FAULT("stream-formed");
 	crew->task = TASK_STREAM;
 	c->streaming = crew;
 	c->is_head_waiting = false;
@@ -127,6 +130,7 @@ static void finish_stream(struct consumer *c, struct entry *e)
 	window_take(&c->window, e);
 	crew_hand(crew, e);
 	channel_end(&crew->channel, channel_begin(&crew->channel, TO_PARK_END));
+	FAULT("stream-ends");
 	crew_flush(crew);
 }
 
@@ -163,6 +167,7 @@ void intake_begin(struct consumer *c, const struct mq_event *ev)
 	c->arriving = enter(c, ev);
 	if (c->arriving == NULL)
 		return;
+	FAULT("delivery-read");
 	c->arriving_left = ev->body_size;
 	if (ev->body_size > c->config->max_message_bytes)
 		hold_head(c, ev);

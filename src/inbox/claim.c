@@ -5,6 +5,7 @@
 #include "inbox/sql.h"
 
 #include "base/backoff.h"
+#include "base/fault.h"
 #include "base/fd.h"
 
 #include <assert.h>
@@ -210,8 +211,10 @@ enum rc inbox_begin(struct inbox *x, struct claim *claims, size_t n, struct err 
 	enum rc rc = keyed == 0   ? queue_none(x, &claims[0], err)
 		     : keyed == 1 ? queue_one(x, one, err)
 				  : queue_many(x, claims, n, keyed, err);
+	FAULT("claim-queued");
 	if (rc != RC_OK || db_sync(x->db, err) != RC_OK)
 		return err->rc;
+	FAULT("claim-sent");
 
 	struct err later;
 	rc = db_next(x->db, NULL, err);
@@ -297,6 +300,7 @@ static enum rc queue_end(struct inbox *x, const struct claim *claims, size_t n, 
 		return err->rc;
 	if (inbox_queue(x, SQL_COMMIT, 0, NULL, false, err) != RC_OK)
 		return err->rc;
+	FAULT("gate-queued");
 	return db_sync(x->db, err);
 }
 
@@ -351,6 +355,7 @@ enum rc inbox_commit(struct inbox *x, struct claim *claims, size_t n,
 	/* From here on COMMIT may have reached the server: a lost session leaves the outcome open. */
 	if (queue_end(x, claims, n, err) != RC_OK)
 		return err->rc == RC_UNAVAILABLE ? (err->rc = RC_UNKNOWN) : err->rc;
+	FAULT("commit-sent");
 	enum rc rc = before != NULL ? before(arg, err) : RC_OK;
 	if (rc == RC_OK)
 		rc = take_gate(x, ret_gate_failed, err);

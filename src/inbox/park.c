@@ -5,6 +5,7 @@
 #include "inbox/sql.h"
 
 #include "base/backoff.h"
+#include "base/fault.h"
 #include "base/fd.h"
 
 static const char *const outcomes[] = {
@@ -108,9 +109,11 @@ enum rc inbox_park(struct inbox *x, const struct park *park, enum park_outcome *
 	struct err *err)
 {
 	struct err later;
+	FAULT("before-park");
 	if (inbox_queue_begin(x, err) != RC_OK || queue_park(x, park, err) != RC_OK ||
 		inbox_queue_commit(x, err) != RC_OK)
 		return err_ctx(err, "parking");
+	FAULT("park-sent");
 	enum rc rc = take_park(x, ret, ret_id, err);
 	enum rc end = inbox_end_commit(x, rc == RC_OK ? err : &later);
 	if (rc == RC_OK)
@@ -188,6 +191,7 @@ enum rc inbox_park_end(
 	*ret = db_result_rows(named) == 1 ? PARK_PARKED : PARK_PRESENT;
 	if (*ret == PARK_PRESENT)
 		return inbox_rollback(x, err);
+	FAULT("before-stream-commit");
 	if (inbox_queue_commit(x, err) != RC_OK || inbox_end_commit(x, err) != RC_OK) {
 		inbox_abandon(x);
 		return err_ctx(err, "parking a large body");

@@ -4,6 +4,7 @@
 
 #include "base/backoff.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "ipc/channel.h"
 #include "ipc/control.h"
@@ -233,7 +234,9 @@ static void worker_died(struct member *m, const siginfo_t *si)
 		.was_killed = si->si_code != CLD_EXITED,
 		.timed_out = m->timed_out,
 	};
+	FAULT("before-obituary");
 	tell_consumer(m->unit, &gone, -1);
+	FAULT("obituary-sent");
 }
 
 static int on_death(sd_event_source *source, const siginfo_t *si, void *arg)
@@ -241,6 +244,7 @@ static int on_death(sd_event_source *source, const siginfo_t *si, void *arg)
 	struct member *m = arg;
 	char next[64];
 	(void)source;
+	FAULT("child-died");
 	m->reaper = sd_event_source_unref(m->reaper);
 	plan_restart(m, si, next, sizeof next);
 	write_obituary(m, si, next);
@@ -295,6 +299,7 @@ static enum rc start_member(struct member *m, int channel_fd, struct err *err)
 	};
 	if (child_start(&spec, &m->pid, err) != RC_OK)
 		return err->rc;
+	FAULT("child-started");
 	m->started_ms = clock_ms();
 	m->progress = stats_get(m->slot, STATS_progress);
 	m->progress_ms = m->started_ms;
@@ -349,6 +354,7 @@ static void start_worker(struct member *m)
 	if (start_member(m, ends[1], &err) == RC_OK) {
 		const struct control c = {
 			.kind = CONTROL_WORKER, .index = m->index, .life = m->life, .pid = m->pid};
+		FAULT("before-introduction");
 		tell_consumer(m->unit, &c, ends[0]);
 	} else {
 		start_failed(m, &err);
@@ -446,6 +452,7 @@ void unit_drain(struct unit *u, uint64_t now_ms, uint64_t timeout_ms)
 		return;
 	u->state = UNIT_DRAINING;
 	u->drain_until_ms = now_ms + timeout_ms + DRAIN_GRACE_MS;
+	FAULT("before-drain");
 	tell_consumer(u, &drain, -1);
 }
 

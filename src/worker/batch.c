@@ -5,6 +5,7 @@
 
 #include "base/backoff.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fd.h"
 
 #include <assert.h>
@@ -150,8 +151,10 @@ static enum rc handle(struct batch *b, struct err *err)
 		return err->rc;
 	b->until_us = clock_us() + (uint64_t)w->consumer->batch_time_ms * 1000;
 	host_set_step(w->host, before_entry, b);
+	FAULT("before-handler");
 	enum rc rc = host_handle(w->host, b->hosts, b->n_hosts, &b->failed, err);
 	b->is_lost_inside = rc == RC_UNAVAILABLE;
+	FAULT("handled");
 	if (rc != RC_OK)
 		return rc;
 	for (size_t i = 0; i < b->n; i++)
@@ -193,6 +196,7 @@ static enum rc transact(struct batch *b, struct err *err)
 	if (inbox_begin(&w->inbox, b->claims, b->n_claims, err) != RC_OK)
 		/* Our own statements failed: no message is to blame. */
 		return db_error_is_serialization(err->sqlstate) ? RC_RETRY : RC_UNAVAILABLE;
+	FAULT("claimed");
 	collect_hosts(b);
 	if (b->n_claims == 1 && b->claims[0].parked != 0 && b->n_hosts == 0)
 		return inbox_rollback(&w->inbox, err); /* a retry not ours: its row must stay */
@@ -394,6 +398,7 @@ static void after(struct batch *b, enum rc rc, const struct err *err)
 	switch (rc) {
 	case RC_OK:
 		stats_add(w->slot, STATS_batches, 1);
+		FAULT("committed");
 		worker_succeeded(w);
 		for (size_t i = 0; i < b->n; i++)
 			conclude(w, &b->jobs[i]);
@@ -492,6 +497,7 @@ void batch_run(struct worker *w, struct bytes payload)
 		assert(ok); /* our own consumer encoded it */
 		b.jobs[i].verdict = VERDICT_AGAIN;
 	}
+	FAULT("batch-read");
 	run(&b);
 	AUTO(free) struct answer *answers = xcalloc(n, sizeof *answers);
 	for (size_t i = 0; i < n; i++)
@@ -510,7 +516,9 @@ enum verdict batch_run_retry(struct worker *w, const struct due *due)
 		.due = due,
 		.verdict = VERDICT_AGAIN,
 	};
+	FAULT("before-retry");
 	run(&b);
+	FAULT("retried");
 	enum verdict v = b.jobs[0].verdict;
 	batch_done(&b);
 	return v;

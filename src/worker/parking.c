@@ -3,6 +3,7 @@
 #include "worker/session.h"
 
 #include "base/backoff.h"
+#include "base/fault.h"
 #include "base/utf8.h"
 #include "worker/verdict.h"
 
@@ -93,6 +94,7 @@ enum verdict worker_park(struct worker *w, const struct park *park, uint8_t item
 		worker_lost(w, &err);
 		return VERDICT_AGAIN;
 	}
+	FAULT("parked");
 	return conclude(w, &clean, outcome, item_flags);
 }
 
@@ -163,6 +165,7 @@ void parking_run(struct worker *w, struct bytes payload)
 	char detail[1024];
 	struct buf fingerprint = {0};
 
+	FAULT("parking-read");
 	order_decode(payload, &order);
 	plan(w, &order, detail, sizeof detail, &park);
 	add_fingerprint(w, &park, &fingerprint);
@@ -222,6 +225,7 @@ void parking_begin(struct worker *w, struct bytes payload)
 void parking_piece(struct worker *w, struct bytes piece)
 {
 	struct err err;
+	FAULT("piece-read");
 	if (!w->stream.is_open)
 		return; /* read over: it is asked for again */
 	if (inbox_park_piece(&w->inbox, &w->stream.park, piece, &err) != RC_OK) {
@@ -240,6 +244,7 @@ static enum verdict end_stream(struct worker *w)
 		worker_lost(w, &err);
 		return VERDICT_AGAIN;
 	}
+	FAULT("stream-parked");
 	return conclude(w, &w->stream.what, outcome, w->stream.flags);
 }
 

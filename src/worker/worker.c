@@ -4,6 +4,7 @@
 
 #include "base/backoff.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "worker/session.h"
 
@@ -23,6 +24,7 @@ void worker_answer(struct worker *w, const struct answer *answers, size_t n)
 {
 	struct buf *out = &w->channel.out;
 	size_t at = channel_begin(&w->channel, FROM_VERDICTS);
+	FAULT("before-verdicts");
 	buf_add_u32(out, (uint32_t)n);
 	buf_add_u64(out, w->next_due_ms);
 	for (size_t i = 0; i < n; i++) {
@@ -139,6 +141,7 @@ bool worker_connect(struct worker *w)
 	uint64_t next_due_ms = UINT64_MAX;
 	if (connect_once(w, &next_due_ms, &err) == RC_OK) {
 		stats_add(w->slot, STATS_connects, 1);
+		FAULT("database-connected");
 		say_ready(w, next_due_ms);
 		return true;
 	}
@@ -209,6 +212,7 @@ static bool take_commands(struct worker *w)
 		obey(w, &f);
 		if (channel_flush(&w->channel) != RC_OK)
 			return false;
+		FAULT("answered");
 	}
 	return got == 0;
 }

@@ -284,7 +284,7 @@ void daemon_start_main(struct world *w, struct daemon *ret)
 	WAIT_FOR(queue_state(w->queue).consumers > 0, 20);
 }
 
-static bool has_ended(struct daemon *d)
+bool daemon_has_ended(struct daemon *d)
 {
 	int status;
 	if (d->status != RUNNING)
@@ -297,13 +297,13 @@ static bool has_ended(struct daemon *d)
 
 int daemon_wait(struct daemon *d, double seconds)
 {
-	WAIT_FOR(has_ended(d), seconds);
+	WAIT_FOR(daemon_has_ended(d), seconds);
 	return d->status;
 }
 
 int daemon_stop(struct daemon *d)
 {
-	ck_assert_msg(!has_ended(d), "inboxd has already ended with %d", d->status);
+	ck_assert_msg(!daemon_has_ended(d), "inboxd has already ended with %d", d->status);
 	ck_assert_int_eq(kill(d->pid, SIGTERM), 0);
 	return daemon_wait(d, 30);
 }

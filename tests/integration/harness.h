@@ -161,6 +161,7 @@ void daemon_start(struct world *w, const char *file, struct daemon *ret);
 void daemon_start_main(struct world *w, struct daemon *ret);
 /* Waits for its end and returns the exit code, or 128 + signal. */
 int daemon_wait(struct daemon *d, double seconds);
+bool daemon_has_ended(struct daemon *d);
 /* SIGTERM, then daemon_wait. */
 int daemon_stop(struct daemon *d);
 /* Number of lines of the log that hold the text. */

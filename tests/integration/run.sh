@@ -4,6 +4,7 @@
 #
 #   tests/integration/run.sh BUILD [SUITE...]
 #
+# With INBOXD_TEST_PROGRAM=FILE it runs that instead of BUILD/tests/integration.
 # With INBOXD_TEST_ENV=FILE (an env file of tests/servers.sh) it uses servers that already run.
 set -u
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -43,7 +44,7 @@ fi
 authorities=/etc/ssl/certs/ca-certificates.crt
 [ ! -r "$authorities" ] || export NODE_EXTRA_CA_CERTS="${NODE_EXTRA_CA_CERTS:-$authorities}"
 lock=$here/publishers/node/package-lock.json
-if ! cmp -s "$lock" "$node/installed"; then
+if [ -z "${INBOXD_TEST_PROGRAM:-}" ] && ! cmp -s "$lock" "$node/installed"; then
 	rm -rf "$node" && mkdir -p "$node" && cp "$here"/publishers/node/package*.json "$node"
 	if (cd "$node" && npm ci --ignore-scripts --no-audit --no-fund >npm.log 2>&1); then
 		cp "$lock" "$node/installed"
@@ -54,7 +55,7 @@ if ! cmp -s "$lock" "$node/installed"; then
 fi
 
 # In the background, so that a signal is handled at once.
-"$build/tests/integration" "$@" &
+"${INBOXD_TEST_PROGRAM:-$build/tests/integration}" "$@" &
 tests=$!
 wait "$tests"
 result=$?
