@@ -193,6 +193,16 @@ LANGUAGE sql IMMUTABLE AS $$
     END
 $$;
 
+-- Makes the COMMIT of this transaction wait for the synchronous standbys, as one that has written does:
+-- what was read in it may be committed here and not there yet, when somebody gave up waiting for them.
+CREATE FUNCTION @schema@.catch_up() RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('synchronous_standby_names') <> '' THEN
+    PERFORM pg_logical_emit_message(true, 'inboxd', '');
+  END IF;
+END $$;
+
 -- Parks a message, or finds that it need not be parked.  One call is one decision, to be committed by
 -- the caller before the delivery is settled.  The key's lock comes first; everything is looked at by
 -- statements begun after it, so that work of a transaction that did commit after all is seen.
@@ -243,6 +253,7 @@ BEGIN
       SELECT * INTO v_row FROM @schema@.parked x
       WHERE x.consumer = p_consumer AND x.key IS NULL AND x.fingerprint = p_fingerprint LIMIT 1;
       IF FOUND THEN
+        PERFORM @schema@.catch_up();
         outcome := 'present';
         RETURN;
       END IF;
@@ -260,6 +271,7 @@ BEGIN
 
     IF v_marker IS NOT NULL AND NOT @schema@.fingerprints_differ(v_marker, p_fingerprint) THEN
       DELETE FROM @schema@.parked x WHERE x.id = p_parked;
+      PERFORM @schema@.catch_up();
       outcome := 'duplicate';
       RETURN;
     END IF;
@@ -277,6 +289,7 @@ BEGIN
           WHERE x.id = v_row.id;
           outcome := 'revived';
         ELSE
+          PERFORM @schema@.catch_up();
           outcome := 'present';
         END IF;
         id := v_row.id;

@@ -388,11 +388,13 @@ servers_suits() {
 }
 
 servers_watch() {
-	local owner=$1 born=$2 dir=$3
+	local owner=$1 born=$2 dir=$3 sockets
 	while [ "$(servers_born "$owner")" = "$born" ]; do
 		[ -f "$dir/env" ] || return 0
 		sleep 1
 	done
+	# The next run may already be there, in the same place.
+	{ read -r sockets <"$dir/places"; } 2>/dev/null && [ "$sockets" = "$SOCKETS" ] || return 0
 	servers_stop "$dir"
 }
 

@@ -12,6 +12,7 @@
 enum {
 	ACK_HOLD_MS = 10,        /* singles wait so long for the prefix to reach them */
 	PAUSE_AFTER_MS = 2000,   /* a worker that restarts is no reason to stop consuming */
+	LASTS_AFTER_MS = 10000,  /* what held so long is no part of the last failure's story */
 	EVENTS_PER_STEP = 2000,  /* then workers and timers get their turn */
 	TOPOLOGY_RETRY_MS = 30000,
 };
@@ -59,9 +60,19 @@ static void log_down(struct consumer *c, const char *event, const char *text, ui
 		LS("user", c->place.user), LS("error", text), LS("next", next));
 }
 
+/* Each failure in a row waits longer, until something was settled in between or a while went well: a
+ * broker that takes us and throws us out again at once is not asked ever faster. */
+static uint64_t next_wait_ms(struct consumer *c)
+{
+	if (c->up_since_ms != 0 && clock_ms() - c->up_since_ms >= LASTS_AFTER_MS)
+		backoff_reset(&c->backoff);
+	c->up_since_ms = 0;
+	return backoff_next_ms(&c->backoff, random_u32());
+}
+
 static void connect_later(struct consumer *c, const char *event, const char *text)
 {
-	uint64_t wait = backoff_next_ms(&c->backoff, random_u32());
+	uint64_t wait = next_wait_ms(c);
 	c->next_connect_ms = clock_ms() + wait;
 	log_down(c, event, text, wait);
 }
@@ -150,7 +161,7 @@ static void on_channel_closed(struct consumer *c, const struct mq_event *ev)
 	crew_void(c);
 	window_reset(&c->window);
 	c->link = LINK_IDLE;
-	uint64_t wait = backoff_next_ms(&c->backoff, random_u32());
+	uint64_t wait = next_wait_ms(c);
 	c->consume_at_ms = clock_ms() + wait;
 	log_event(L_WARNING, "channel_closed", LS("queue", c->config->queue), LS("error", text),
 		LU("retry_in_ms", wait));
@@ -160,7 +171,7 @@ static void on_channel_closed(struct consumer *c, const struct mq_event *ev)
 
 static void on_cancelled(struct consumer *c)
 {
-	uint64_t wait = backoff_next_ms(&c->backoff, random_u32());
+	uint64_t wait = next_wait_ms(c);
 	c->link = LINK_IDLE;
 	c->consume_at_ms = clock_ms() + wait;
 	log_event(L_WARNING, "cancelled_by_broker", LS("queue", c->config->queue),
@@ -169,7 +180,7 @@ static void on_cancelled(struct consumer *c)
 
 static void on_consuming(struct consumer *c)
 {
-	backoff_reset(&c->backoff);
+	c->up_since_ms = clock_ms();
 	log_event(L_INFO, "consuming", LS("queue", c->config->queue),
 		LU("prefetch", c->config->prefetch));
 }
@@ -284,6 +295,7 @@ static void stop_consuming(struct consumer *c, const char *why)
 	c->link = LINK_CANCELLING;
 	if (c->is_draining)
 		return;
+	c->is_in_doubt = true;
 	stats_add(c->slot, STATS_pauses, 1);
 	log_event(L_WARNING, "paused", LS("queue", c->config->queue), LS("reason", why),
 		LU("held", c->window.n_held), LS("next", "consuming again when a worker is ready"));
@@ -303,7 +315,9 @@ static void start_consuming(struct consumer *c)
 /* The link follows the crew: consuming while somebody can work. */
 static void follow_crew(struct consumer *c, uint64_t now_ms)
 {
-	bool can_work = crew_has_ready(c) && !c->is_draining;
+	/* A worker that has just connected may still be unable to write: what is held is its trial. */
+	bool can_work = crew_has_ready(c) && !c->is_draining &&
+			(!c->is_in_doubt || c->window.n_held == 0);
 	if (crew_has_ready(c))
 		c->no_crew_since_ms = 0;
 	else if (c->no_crew_since_ms == 0)
@@ -367,6 +381,8 @@ uint64_t broker_acknowledge(struct consumer *c, uint64_t now_ms)
 		}
 		FAULT("ack-sent");
 	}
+	if (c->window.n_loose != before)
+		backoff_reset(&c->backoff);
 	stats_add(c->slot, STATS_acked, before - c->window.n_loose);
 	return wait_ms != UINT64_MAX ? now_ms + wait_ms : UINT64_MAX;
 }

@@ -122,6 +122,15 @@ static void adapt_batches(struct crew *crew, bool failed)
 			failed);
 }
 
+/* The next reason for being down is news, whoever gives it. */
+static void works_again(struct consumer *c)
+{
+	c->is_in_doubt = false;
+	for (uint32_t i = 0; i < c->config->workers; i++)
+		if (c->crew[i].is_ready)
+			c->crew[i].down_text[0] = '\0';
+}
+
 static void on_verdicts(struct crew *crew, struct bytes payload)
 {
 	struct consumer *c = crew->owner;
@@ -145,8 +154,8 @@ static void on_verdicts(struct crew *crew, struct bytes payload)
 			settle(c, e, v);
 	}
 	adapt_batches(crew, failed);
-	if (crew->task == TASK_BATCH && crew->is_ready)
-		crew->down_text[0] = '\0'; /* it works again: the next reason is news */
+	if (crew->is_ready)
+		works_again(c);
 	crew->n_hand = 0;
 	crew->task = TASK_NONE;
 }
@@ -194,14 +203,22 @@ static void on_ready(struct crew *crew, struct bytes payload)
 	log_event(L_DEBUG, "worker_ready", LU("worker", crew->index + 1));
 }
 
+/* Said once for each reason, by one for all: each worker tries every few seconds. */
+static bool is_news(const struct consumer *c, const char *text)
+{
+	for (uint32_t i = 0; i < c->config->workers; i++)
+		if (strcmp(text, c->crew[i].down_text) == 0)
+			return false;
+	return true;
+}
+
 static void on_down(struct crew *crew, struct bytes payload)
 {
 	struct reader r = reader_of(payload);
 	enum rc rc = (enum rc)reader_u8(&r);
 	char text[sizeof crew->down_text];
 	(void)snprintf(text, sizeof text, "%.*s", (int)reader_left(&r), (const char *)r.p);
-	/* Said once for each reason: the worker tries every few seconds. */
-	if (strcmp(text, crew->down_text) != 0)
+	if (is_news(crew->owner, text))
 		log_event(rc == RC_FATAL ? L_ERROR : L_WARNING, "worker_down",
 			LU("worker", crew->index + 1), LS("error", text),
 			LS("next", "trying again"));

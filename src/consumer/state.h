@@ -65,6 +65,7 @@ struct consumer {
 	bool is_placed; /* place is known */
 	struct backoff backoff;
 	uint64_t next_connect_ms;
+	uint64_t up_since_ms;     /* consuming, as the broker said; 0: not */
 	uint64_t consume_at_ms;   /* not before; after the broker has cancelled or closed the channel */
 	uint64_t heartbeat_at_ms; /* our own, while nothing is read */
 	sd_event_source *mq_io;
@@ -87,6 +88,7 @@ struct consumer {
 	uint64_t retry_at_ms; /* when to ask for due retries; UINT64_MAX: after the next poll */
 	bool retry_last;      /* a retry was dispatched last: deliveries come first now */
 	uint64_t no_crew_since_ms; /* 0: some worker is ready */
+	bool is_in_doubt; /* paused, and no worker has answered for anything since */
 
 	/* consumer.c */
 	bool is_draining;

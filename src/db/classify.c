@@ -151,6 +151,18 @@ enum rc db_error_class(const char *state)
 	return RC_RETRY;
 }
 
+enum rc db_error_class_of_statement(const char *state, const char *source)
+{
+	/* Logging in and connecting are behind this session: it was dblink, postgres_fdw or their like. */
+	static const char *const elsewhere[] = {"08", "28", "3D", "F0"};
+	enum rc rc = db_error_class(state);
+	bool is_raised = source != NULL && strcmp(source, "exec_stmt_raise") == 0;
+	if (rc == RC_UNAVAILABLE &&
+		(is_raised || starts_with_any(state, elsewhere, sizeof elsewhere / sizeof elsewhere[0])))
+		return RC_RETRY;
+	return rc;
+}
+
 bool db_error_is_serialization(const char *state)
 {
 	static const char *const again[] = {"40001", "40P01", "40003"};

@@ -115,7 +115,7 @@ static enum rc prepare_session(struct db_conn *c, struct err *err)
 {
 	char sql[512];
 	if (!c->keep_statements)
-		return RC_OK; /* a pooler hands the next transaction to another session */
+		return RC_OK; /* a pooler hands the next transaction to another session: see db_queue_begin */
 	(void)snprintf(sql, sizeof sql,
 		"SET default_transaction_read_only = on;"
 		"SET client_min_messages = warning;"
@@ -130,6 +130,36 @@ static enum rc prepare_session(struct db_conn *c, struct err *err)
 	enum rc rc = PQresultStatus(res) == PGRES_COMMAND_OK ? RC_OK : db_failure(c, res, err);
 	PQclear(res);
 	return rc;
+}
+
+enum rc db_queue_begin(struct db_conn *c, struct err *err)
+{
+	static const char begin[] = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+	static const char settings[] =
+		"SELECT set_config('statement_timeout', $1, true), "
+		"set_config('idle_in_transaction_session_timeout', $2, true), "
+		"set_config('client_min_messages', 'warning', true), "
+		"set_config('datestyle', 'ISO, YMD', true), set_config('intervalstyle', 'postgres', true), "
+		"set_config('bytea_output', 'hex', true), set_config('extra_float_digits', '1', true), "
+		"set_config('standard_conforming_strings', 'on', true), "
+		"CASE WHEN current_setting('client_connection_check_interval', true) IS NOT NULL "
+		"THEN set_config('client_connection_check_interval', '5s', true) END";
+	char statement_ms[16], idle_ms[16];
+
+	enum rc rc = db_queue(c, begin, 0, NULL, false, err);
+	if (rc != RC_OK || c->keep_statements)
+		return rc;
+	(void)snprintf(statement_ms, sizeof statement_ms, "%u", c->statement_ms);
+	(void)snprintf(idle_ms, sizeof idle_ms, "%u", c->idle_ms);
+	const struct db_value args[] = {{.data = statement_ms, .size = strlen(statement_ms)},
+		{.data = idle_ms, .size = strlen(idle_ms)}};
+	return db_queue(c, settings, 2, args, false, err);
+}
+
+enum rc db_take_begin(struct db_conn *c, struct err *err)
+{
+	enum rc rc = db_next(c, NULL, err);
+	return rc == RC_OK && !c->keep_statements ? db_next(c, NULL, err) : rc;
 }
 
 enum rc db_conn_open(const struct config_database *database, const char *application_name,
@@ -269,6 +299,8 @@ void db_warning_clear(struct db_conn *c)
 
 enum db_tx_state db_tx_state(const struct db_conn *c)
 {
+	if (c->lost)
+		return DB_TX_LOST;
 	switch (PQtransactionStatus(c->pg)) {
 	case PQTRANS_IDLE:
 		return DB_TX_NONE;
@@ -290,6 +322,17 @@ enum rc db_lost(struct db_conn *c, struct err *err)
 		*PQerrorMessage(c->pg) != '\0' ? PQerrorMessage(c->pg) : "connection lost");
 }
 
+/* The session ends with it, though its end may not have been read yet.  A pooler does not send the
+ * severity that is not translated. */
+static bool is_fatal(const PGresult *res)
+{
+	const char *severity = PQresultErrorField(res, PG_DIAG_SEVERITY_NONLOCALIZED);
+	if (severity == NULL)
+		severity = PQresultErrorField(res, PG_DIAG_SEVERITY);
+	return severity != NULL &&
+	       (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0);
+}
+
 enum rc db_failure(struct db_conn *c, const PGresult *res, struct err *err)
 {
 	const char *state = res != NULL ? PQresultErrorField(res, PG_DIAG_SQLSTATE) : NULL;
@@ -297,10 +340,12 @@ enum rc db_failure(struct db_conn *c, const PGresult *res, struct err *err)
 	if (state == NULL || text == NULL)
 		return db_lost(c, err);
 	/* The status first: a session that is gone has no SQLSTATE worth the name. */
-	bool is_lost = PQstatus(c->pg) != CONNECTION_OK;
+	bool is_lost = PQstatus(c->pg) != CONNECTION_OK || is_fatal(res);
 	c->lost = c->lost || is_lost;
 	const char *detail = PQresultErrorField(res, PG_DIAG_MESSAGE_DETAIL);
-	enum rc rc = is_lost ? RC_UNAVAILABLE : db_error_class(state);
+	enum rc rc = is_lost ? RC_UNAVAILABLE
+			     : db_error_class_of_statement(
+				       state, PQresultErrorField(res, PG_DIAG_SOURCE_FUNCTION));
 	(void)err_set(err, rc, "%s (SQLSTATE %s)%s%s", text, state, detail != NULL ? ": " : "",
 		detail != NULL ? detail : "");
 	if (err != NULL)

@@ -30,7 +30,8 @@ enum rc db_conn_open(const struct config_database *database, const char *applica
 void db_conn_close(struct db_conn *c);
 
 /* Limits, kept by the server: how long one statement may run (the gate lifts it for COMMIT), and how long
- * a transaction of ours may stand idle.  0: no limit. */
+ * a transaction of ours may stand idle.  0: no limit.  Behind a pooler they hold inside our transactions
+ * only. */
 enum rc db_conn_limit(struct db_conn *c, uint32_t statement_ms, uint32_t idle_ms,
 	struct err *err) MUST_CHECK;
 
@@ -51,6 +52,11 @@ int db_conn_version(const struct db_conn *c);
  * the call.  Its result must be taken by db_next, or passed over by db_sync_end. */
 enum rc db_queue(struct db_conn *c, const char *sql, size_t n, const struct db_value *args,
 	bool binary_result, struct err *err) MUST_CHECK;
+
+/* Queues the beginning of a transaction of ours, whatever the defaults of the role are; db_take_begin takes
+ * its results. */
+enum rc db_queue_begin(struct db_conn *c, struct err *err) MUST_CHECK;
+enum rc db_take_begin(struct db_conn *c, struct err *err) MUST_CHECK;
 
 /* Ends what is queued with a Sync and sends it: after an error everything up to here is skipped by
  * the server. */
@@ -122,6 +128,10 @@ enum db_verb db_verb_of(const char *sql);
 /* Class of an SQLSTATE: RC_REJECT for data errors (22, 23 but 23503), RC_UNAVAILABLE for what the
  * server or its surroundings lack (08, 53 but 53400, 57P, 25006, …), RC_RETRY for the rest.  Pure. */
 enum rc db_error_class(const char *sqlstate);
+/* What it is when the session lives on.  A statement that raised the code itself (`source`: the function
+ * inside the server that reports it; may be NULL), or tells of another server it talked to, says nothing
+ * of this one: RC_RETRY instead of RC_UNAVAILABLE.  Pure. */
+enum rc db_error_class_of_statement(const char *sqlstate, const char *source);
 bool db_error_is_serialization(const char *sqlstate); /* 40001, 40P01, …: run again at once */
 
 #endif

@@ -240,26 +240,36 @@ enum rc db_exec(struct db_conn *c, const char *sql, size_t n, const struct db_va
 	return rc;
 }
 
+/* Without a name, and inside a transaction unless there is one: a pooler sends both parts to one server. */
+static enum rc describe(struct db_conn *c, const char *sql, PGresult **ret, struct err *err)
+{
+	PGresult *res = PQprepare(c->pg, "", sql, 0, NULL);
+	enum rc rc = judge(c, res, err);
+	PQclear(res);
+	if (rc != RC_OK)
+		return rc;
+	*ret = PQdescribePrepared(c->pg, "");
+	return judge(c, *ret, err);
+}
+
 enum rc db_prepare(struct db_conn *c, const char *sql, uint32_t *ret_types, size_t max,
 	size_t *ret_parameters, struct err *err)
 {
-	static const char probe[] = "inboxd_probe";
+	PGresult *res = NULL;
 	assert(c->pending_n == 0);
 	if (c->lost || PQexitPipelineMode(c->pg) != 1)
 		return db_lost(c, err);
-	PGresult *res = PQprepare(c->pg, probe, sql, 0, NULL);
-	enum rc rc = judge(c, res, err);
+	bool is_outside = PQtransactionStatus(c->pg) == PQTRANS_IDLE;
+	if (is_outside)
+		PQclear(PQexec(c->pg, "BEGIN"));
+	enum rc rc = describe(c, sql, &res, err);
+	if (rc == RC_OK)
+		*ret_parameters = (size_t)PQnparams(res);
+	for (size_t i = 0; rc == RC_OK && i < max && i < *ret_parameters; i++)
+		ret_types[i] = PQparamtype(res, (int)i);
 	PQclear(res);
-	if (rc == RC_OK) {
-		res = PQdescribePrepared(c->pg, probe);
-		rc = judge(c, res, err);
-		if (rc == RC_OK)
-			*ret_parameters = (size_t)PQnparams(res);
-		for (size_t i = 0; rc == RC_OK && i < max && i < *ret_parameters; i++)
-			ret_types[i] = PQparamtype(res, (int)i);
-		PQclear(res);
-		PQclear(PQexec(c->pg, "DEALLOCATE inboxd_probe"));
-	}
+	if (is_outside && !c->lost)
+		PQclear(PQexec(c->pg, "ROLLBACK"));
 	if (!c->lost && PQenterPipelineMode(c->pg) != 1)
 		return db_lost(c, err);
 	return rc;

@@ -198,6 +198,20 @@ static enum rc take_many(
 	return RC_OK;
 }
 
+static bool has_handler_limit(const struct inbox *x)
+{
+	return x->consumer->handler_timeout_ms < inbox_statement_limit_ms(x->consumer);
+}
+
+static enum rc queue_handler_limit(struct inbox *x, struct err *err)
+{
+	struct number_text limit;
+	const struct db_value arg = value_int(&limit, x->consumer->handler_timeout_ms);
+	if (!has_handler_limit(x))
+		return RC_OK;
+	return inbox_queue(x, SQL_HANDLER_LIMIT, 1, &arg, false, err);
+}
+
 enum rc inbox_begin(struct inbox *x, struct claim *claims, size_t n, struct err *err)
 {
 	size_t keyed = count_keyed(claims, n);
@@ -206,22 +220,26 @@ enum rc inbox_begin(struct inbox *x, struct claim *claims, size_t n, struct err 
 
 	new_token(x);
 	x->is_guarded = false;
-	if (inbox_queue_begin(x, err) != RC_OK)
+	if (db_queue_begin(x->db, err) != RC_OK)
 		return err->rc;
 	enum rc rc = keyed == 0   ? queue_none(x, &claims[0], err)
 		     : keyed == 1 ? queue_one(x, one, err)
 				  : queue_many(x, claims, n, keyed, err);
+	if (rc == RC_OK)
+		rc = queue_handler_limit(x, err);
 	FAULT("claim-queued");
 	if (rc != RC_OK || db_sync(x->db, err) != RC_OK)
 		return err->rc;
 	FAULT("claim-sent");
 
 	struct err later;
-	rc = db_next(x->db, NULL, err);
+	rc = db_take_begin(x->db, err);
 	if (rc == RC_OK)
 		rc = keyed == 0   ? take_none(x, &claims[0], err)
 		     : keyed == 1 ? take_one(x, one, err)
 				  : take_many(x, claims, n, keyed, err);
+	if (rc == RC_OK && has_handler_limit(x))
+		rc = db_next(x->db, NULL, err);
 	enum rc end = db_sync_end(x->db, rc == RC_OK ? err : &later);
 	if (rc == RC_OK)
 		rc = end;
@@ -285,6 +303,14 @@ static enum rc queue_keys(struct inbox *x, enum inbox_sql sql, const struct clai
 	return inbox_queue(x, sql, 2, args, true, err);
 }
 
+static enum rc queue_catch_up(
+	struct inbox *x, const struct claim *claims, size_t n, struct err *err)
+{
+	if (count_if(claims, n, is_looked_up) == 0)
+		return RC_OK;
+	return inbox_queue(x, SQL_CATCH_UP, 0, NULL, false, err);
+}
+
 static enum rc queue_end(struct inbox *x, const struct claim *claims, size_t n, struct err *err)
 {
 	const struct db_value gate[] = {
@@ -294,7 +320,8 @@ static enum rc queue_end(struct inbox *x, const struct claim *claims, size_t n, 
 	 * of its own, as if the server were read-only. */
 	if (inbox_queue(x, SQL_GATE, 2, gate, false, err) != RC_OK ||
 		queue_keys(x, SQL_FORGET, claims, n, is_unhandled, err) != RC_OK ||
-		queue_keys(x, SQL_LOOK, claims, n, is_looked_up, err) != RC_OK)
+		queue_keys(x, SQL_LOOK, claims, n, is_looked_up, err) != RC_OK ||
+		queue_catch_up(x, claims, n, err) != RC_OK)
 		return err->rc;
 	if (x->is_guarded && inbox_queue(x, SQL_UNGUARD, 0, NULL, false, err) != RC_OK)
 		return err->rc;
@@ -330,7 +357,7 @@ static enum rc take_looks(struct inbox *x, struct claim *claims, size_t n, struc
 						  FINGERPRINT_DIFFERENT)
 			claims[i].state = CLAIM_DUPLICATE;
 	}
-	return RC_OK;
+	return db_next(x->db, NULL, err); /* of catching up */
 }
 
 static enum rc take_commit(struct inbox *x, struct err *err)

@@ -9,10 +9,11 @@
 
 #include <stdio.h>
 
+/* A statement of ours takes milliseconds; so long a wait is for something that is not coming. */
+enum { OWN_LIMIT_MS = 10000 };
+
 /* @ stands for the schema.  Each text is parsed once per session. */
 static const char *const texts[SQL_COUNT] = {
-	[SQL_BEGIN] = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
-
 	/* The lock decides who may look; the setting carries what was locked to the next statement,
 	 * whose snapshot is therefore younger than the lock.  Both settings end with the transaction:
 	 * the gate knows by the first that it is still the same one. */
@@ -53,8 +54,14 @@ static const char *const texts[SQL_COUNT] = {
 		     "set_config('inboxd.commit', $1, true), set_config('synchronous_commit', $2, true), "
 		     "set_config('statement_timeout', '0', true), "
 		     "set_config('client_min_messages', 'warning', true)",
+	/* A duplicate is believed by what another transaction has committed, and that may not have reached
+	 * the standbys: its wait may have been given up.  With something in the WAL behind it our own COMMIT
+	 * waits for both. */
+	[SQL_CATCH_UP] = "SELECT @.catch_up()",
 	[SQL_COMMIT] = "COMMIT",
 	[SQL_ROLLBACK] = "ROLLBACK",
+	/* Takes effect for the statements behind it. */
+	[SQL_HANDLER_LIMIT] = "SELECT set_config('statement_timeout', $1, true)",
 	[SQL_RESULT] = "INSERT INTO @.result (consumer, key, data, content_type) "
 		       "VALUES ($1::integer, $2::bytea, $3::bytea, $4)",
 	[SQL_DURABLE] = "SELECT set_config('synchronous_commit', $1, true)",
@@ -78,6 +85,10 @@ static const char *const texts[SQL_COUNT] = {
 	[SQL_GIVE_BACK] = "SELECT @.give_back($1::bigint, $2::bigint)",
 	[SQL_COUNT_CRASH] = "SELECT @.count_crash($1::bigint, $2::bigint, $3, $4, $5::integer, "
 			    "$6::integer, $7::bigint)",
+
+	/* A megabyte that must find room, and is rolled back. */
+	[SQL_ROOM] = "INSERT INTO @.guard (backend, tx) SELECT 0, repeat('x', 1000) "
+		     "FROM generate_series(1, 1000)",
 
 	[SQL_LIMITS] = "SELECT current_setting('max_locks_per_transaction')::bigint * "
 		       "(current_setting('max_connections')::bigint + "
@@ -117,11 +128,6 @@ enum rc inbox_queue(struct inbox *x, enum inbox_sql sql, size_t n, const struct 
 	bool binary_result, struct err *err)
 {
 	return db_queue(x->db, x->sql[sql], n, args, binary_result, err);
-}
-
-enum rc inbox_queue_begin(struct inbox *x, struct err *err)
-{
-	return inbox_queue(x, SQL_BEGIN, 0, NULL, false, err);
 }
 
 enum rc inbox_queue_commit(struct inbox *x, struct err *err)
@@ -168,6 +174,25 @@ void inbox_abandon(struct inbox *x)
 		(void)!inbox_rollback(x, &ignored);
 }
 
+enum rc inbox_probe(struct inbox *x, struct err *err)
+{
+	struct err later;
+	if (db_queue_begin(x->db, err) != RC_OK ||
+		inbox_queue(x, SQL_ROOM, 0, NULL, false, err) != RC_OK || db_sync(x->db, err) != RC_OK)
+		return err->rc;
+	enum rc rc = db_take_begin(x->db, err);
+	if (rc == RC_OK)
+		rc = db_next(x->db, NULL, err);
+	enum rc end = db_sync_end(x->db, rc == RC_OK ? err : &later);
+	enum rc back = inbox_rollback(x, rc == RC_OK && end == RC_OK ? err : &later);
+	return rc != RC_OK ? rc : end != RC_OK ? end : back;
+}
+
+uint32_t inbox_statement_limit_ms(const struct config_consumer *c)
+{
+	return c->handler_timeout_ms > OWN_LIMIT_MS ? c->handler_timeout_ms : OWN_LIMIT_MS;
+}
+
 enum rc inbox_rollback(struct inbox *x, struct err *err)
 {
 	x->is_guarded = false;
@@ -201,12 +226,12 @@ enum rc inbox_register(struct inbox *x, const char *vhost, struct err *err)
 		value_text(c->fingerprint.text)};
 	AUTO(result) struct db_result *res = NULL;
 
-	if (inbox_queue_begin(x, err) != RC_OK ||
+	if (db_queue_begin(x->db, err) != RC_OK ||
 		inbox_queue(x, SQL_REGISTER, 6, args, false, err) != RC_OK ||
 		inbox_queue_commit(x, err) != RC_OK)
 		return err_ctx(err, "registering consumer \"%s\"", c->name);
 	struct err later;
-	enum rc rc = db_next(x->db, NULL, err);
+	enum rc rc = db_take_begin(x->db, err);
 	if (rc == RC_OK)
 		rc = db_next(x->db, &res, err);
 	enum rc end = inbox_end_commit(x, rc == RC_OK ? err : &later);

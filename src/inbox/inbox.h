@@ -26,6 +26,13 @@ void inbox_done(struct inbox *x);
  * what this consumer locks at once.  RC_FATAL with what to do; RC_UNAVAILABLE. */
 enum rc inbox_check_schema(struct inbox *x, struct err *err) MUST_CHECK;
 
+/* How long the server may take over one statement of ours: handler_timeout, which is the handlers' own
+ * limit, is not meant for them when it is short. */
+uint32_t inbox_statement_limit_ms(const struct config_consumer *consumer);
+
+/* Whether the database has room for what is to be written: writes some and rolls it back. */
+enum rc inbox_probe(struct inbox *x, struct err *err) MUST_CHECK;
+
 /* Registers the consumer and learns its id.  RC_FATAL when it was registered otherwise: err names both
  * sides and the command that accepts the change. */
 enum rc inbox_register(struct inbox *x, const char *vhost, struct err *err) MUST_CHECK;

@@ -97,7 +97,7 @@ static enum rc take_park(
 	struct inbox *x, enum park_outcome *ret, int64_t *ret_id, struct err *err)
 {
 	AUTO(result) struct db_result *res = NULL;
-	if (db_next(x->db, NULL, err) != RC_OK || db_next(x->db, &res, err) != RC_OK)
+	if (db_take_begin(x->db, err) != RC_OK || db_next(x->db, &res, err) != RC_OK)
 		return err->rc;
 	struct bytes id = db_result_value(res, 0, 1);
 	if (ret_id != NULL)
@@ -110,7 +110,7 @@ enum rc inbox_park(struct inbox *x, const struct park *park, enum park_outcome *
 {
 	struct err later;
 	FAULT("before-park");
-	if (inbox_queue_begin(x, err) != RC_OK || queue_park(x, park, err) != RC_OK ||
+	if (db_queue_begin(x->db, err) != RC_OK || queue_park(x, park, err) != RC_OK ||
 		inbox_queue_commit(x, err) != RC_OK)
 		return err_ctx(err, "parking");
 	FAULT("park-sent");
@@ -136,7 +136,7 @@ enum rc inbox_park_begin(
 	whole.key = bytes_of(NULL, 0);
 	whole.fingerprint = bytes_of(unlike, sizeof unlike);
 	whole.is_streamed = true;
-	if (inbox_queue_begin(x, err) != RC_OK || queue_park(x, &whole, err) != RC_OK ||
+	if (db_queue_begin(x->db, err) != RC_OK || queue_park(x, &whole, err) != RC_OK ||
 		db_sync(x->db, err) != RC_OK)
 		return err_ctx(err, "parking");
 	enum rc rc = take_park(x, &outcome, &ret->id, err);
@@ -169,6 +169,23 @@ enum rc inbox_park_piece(
 	return RC_OK;
 }
 
+/* The copy that came before may be committed here and nowhere else yet. */
+static enum rc catch_up(struct inbox *x, struct err *err)
+{
+	struct err later;
+	if (db_queue_begin(x->db, err) != RC_OK ||
+		inbox_queue(x, SQL_CATCH_UP, 0, NULL, false, err) != RC_OK ||
+		inbox_queue_commit(x, err) != RC_OK)
+		return err->rc;
+	enum rc rc = db_take_begin(x->db, err);
+	if (rc == RC_OK)
+		rc = db_next(x->db, NULL, err);
+	enum rc end = inbox_end_commit(x, rc == RC_OK ? err : &later);
+	if (rc != RC_OK || end != RC_OK)
+		inbox_abandon(x);
+	return rc != RC_OK ? rc : end;
+}
+
 enum rc inbox_park_end(
 	struct inbox *x, struct park_stream *stream, enum park_outcome *ret, struct err *err)
 {
@@ -190,7 +207,7 @@ enum rc inbox_park_end(
 	}
 	*ret = db_result_rows(named) == 1 ? PARK_PARKED : PARK_PRESENT;
 	if (*ret == PARK_PRESENT)
-		return inbox_rollback(x, err);
+		return inbox_rollback(x, err) == RC_OK ? catch_up(x, err) : err->rc;
 	FAULT("before-stream-commit");
 	if (inbox_queue_commit(x, err) != RC_OK || inbox_end_commit(x, err) != RC_OK) {
 		inbox_abandon(x);

@@ -57,11 +57,11 @@ static enum rc run(struct inbox *x, enum inbox_sql sql, size_t n, const struct d
 {
 	struct err later;
 	struct db_result *res = NULL;
-	if (inbox_queue_begin(x, err) != RC_OK || inbox_queue(x, sql, n, args, true, err) != RC_OK ||
+	if (db_queue_begin(x->db, err) != RC_OK || inbox_queue(x, sql, n, args, true, err) != RC_OK ||
 		inbox_queue_commit(x, err) != RC_OK)
 		return err->rc;
 	FAULT("own-commit-sent");
-	enum rc rc = db_next(x->db, NULL, err);
+	enum rc rc = db_take_begin(x->db, err);
 	if (rc == RC_OK)
 		rc = db_next(x->db, &res, err);
 	enum rc end = inbox_end_commit(x, rc == RC_OK ? err : &later);

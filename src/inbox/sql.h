@@ -6,7 +6,6 @@
 #include "inbox/inbox.h"
 
 enum inbox_sql {
-	SQL_BEGIN,
 	SQL_LOCK_ONE,
 	SQL_LOCK_MANY,
 	SQL_INSERT_ONE,
@@ -17,6 +16,8 @@ enum inbox_sql {
 	SQL_GUARD,
 	SQL_UNGUARD,
 	SQL_GATE,
+	SQL_HANDLER_LIMIT,
+	SQL_CATCH_UP,
 	SQL_COMMIT,
 	SQL_ROLLBACK,
 	SQL_RESULT,
@@ -28,6 +29,7 @@ enum inbox_sql {
 	SQL_NEXT_DUE,
 	SQL_GIVE_BACK,
 	SQL_COUNT_CRASH,
+	SQL_ROOM,
 	SQL_LIMITS,
 	SQL_REGISTER,
 	SQL_COUNT,
@@ -38,8 +40,6 @@ _Static_assert(SQL_COUNT <= sizeof((struct inbox *)0)->sql / sizeof(char *), "ro
 enum rc inbox_queue(struct inbox *x, enum inbox_sql sql, size_t n, const struct db_value *args,
 	bool binary_result, struct err *err) MUST_CHECK;
 
-/* Queues BEGIN for a transaction of our own that no handler enters. */
-enum rc inbox_queue_begin(struct inbox *x, struct err *err) MUST_CHECK;
 /* Queues the settings that make COMMIT durable, and COMMIT. */
 enum rc inbox_queue_commit(struct inbox *x, struct err *err) MUST_CHECK;
 /* Takes the results of both; RC_UNKNOWN when the answer is lost or not to be believed. */

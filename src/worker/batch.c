@@ -345,13 +345,18 @@ static bool is_from_outside(const struct err *err)
 	return strncmp(err->sqlstate, "57P", 3) == 0;
 }
 
-/* The message that ran alone is charged with it. */
+/* The message that ran alone is charged with it, unless the server still lacks what it lacked then. */
 static void blame(struct batch *b, const struct err *err)
 {
 	struct worker *w = b->w;
 	struct job *job = culprit(b);
+	struct err lacks;
 	assert(job != NULL); /* a handler ran */
 	struct park park = park_of(job);
+	if (err->sqlstate[0] != '\0' && inbox_probe(&w->inbox, &lacks) != RC_OK) {
+		worker_lost(w, &lacks);
+		return;
+	}
 	if (err->sqlstate[0] != '\0' && !is_from_outside(err)) {
 		job->host->verdict = HOST_RETRY;
 		(void)snprintf(job->host->reason, sizeof job->host->reason, "%s", err->text);
@@ -368,14 +373,14 @@ static void blame(struct batch *b, const struct err *err)
 		stats_add(w->slot, STATS_crashed, 1);
 }
 
-/* The session is gone, or the server lacks something.  If the database answers at once, it was the message
- * that ran alone; else it is an outage and nobody's fault.  Where the server names a cause outside, or
- * COMMIT may have been sent, that is believed - but not for ever of one and the same message, or it
- * would hold up all behind it.  Parking looks whether the work did commit after all. */
+/* The session is gone, or the server lacks something.  If it went without a word and the database answers
+ * at once, it was the message that ran alone; else it is an outage and nobody's fault.  Where the server
+ * names a cause, or COMMIT may have been sent, that is believed - but not for ever of one and the same
+ * message, or it would hold up all behind it.  Parking looks whether the work did commit after all. */
 static void conclude_lost(struct batch *b, enum rc rc, const struct err *err)
 {
 	struct worker *w = b->w;
-	bool is_certain = rc == RC_UNAVAILABLE && !is_from_outside(err);
+	bool is_certain = rc == RC_UNAVAILABLE && err->sqlstate[0] == '\0';
 	worker_lost(w, err);
 	if (b->n_hosts == 0)
 		return;

@@ -116,7 +116,7 @@ static enum rc connect_once(struct worker *w, uint64_t *ret_next_due_ms, struct 
 	if (db_conn_open(c->database, name, &w->db, err) != RC_OK)
 		return err->rc;
 	inbox_init(&w->inbox, w->db, c);
-	enum rc rc = db_conn_limit(w->db, c->handler_timeout_ms,
+	enum rc rc = db_conn_limit(w->db, inbox_statement_limit_ms(c),
 		c->handler_timeout_ms + c->batch_time_ms + IDLE_MARGIN_MS, err);
 	if (rc == RC_OK)
 		rc = inbox_check_schema(&w->inbox, err);

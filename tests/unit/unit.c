@@ -21,8 +21,10 @@ void unit_register(const char *suite, const TTest *const *tests, size_t n, int t
 	Suite *s = suite_create(suite);
 	TCase *tc = tcase_create(suite);
 	tcase_set_timeout(tc, timeout_s);
+	const char *only = getenv("INBOXD_TEST_ONLY");
 	for (size_t i = 0; i < n; i++)
-		tcase_add_test(tc, tests[i]);
+		if (only == NULL || strstr(tests[i]->name, only) != NULL)
+			tcase_add_test(tc, tests[i]);
 	suite_add_tcase(s, tc);
 	registered[n_registered].name = suite;
 	registered[n_registered++].suite = s;

@@ -168,6 +168,21 @@ START_TEST(a_statement_that_is_too_greedy_stops_no_other)
 }
 END_TEST
 
+/* RAISE lends any code to anybody, and dblink speaks of the server it talked to. */
+START_TEST(only_what_the_server_says_of_itself_is_believed_of_it)
+{
+	static const char *const its_own[] = {"53100", "53200", "25006", "58030", "57P01"};
+	static const char *const elsewhere[] = {"08001", "08006", "28P01", "3D000", "F0000"};
+	for (size_t i = 0; i < 5; i++) {
+		ck_assert_int_eq(db_error_class_of_statement(its_own[i], "mdextend"), RC_UNAVAILABLE);
+		ck_assert_int_eq(db_error_class_of_statement(its_own[i], NULL), RC_UNAVAILABLE);
+		ck_assert_int_eq(db_error_class_of_statement(its_own[i], "exec_stmt_raise"), RC_RETRY);
+		ck_assert_int_eq(db_error_class_of_statement(elsewhere[i], "dblink_connect"), RC_RETRY);
+	}
+	ck_assert_int_eq(db_error_class_of_statement("22000", "exec_stmt_raise"), RC_REJECT);
+}
+END_TEST
+
 START_TEST(only_conflicts_between_transactions_run_again_at_once)
 {
 	ck_assert(db_error_is_serialization("40001"));
@@ -188,4 +203,5 @@ UNIT_SUITE("db/classify", whatever_ends_or_begins_a_transaction_is_refused, noth
 	a_missing_foreign_key_may_still_arrive,
 	a_server_that_lacks_something_is_not_the_messages_fault, everything_else_is_tried_again,
 	a_statement_that_is_too_greedy_stops_no_other,
+	only_what_the_server_says_of_itself_is_believed_of_it,
 	only_conflicts_between_transactions_run_again_at_once)
