@@ -250,10 +250,15 @@ check-faults: all
 
 faults-programs: all $(B)/tests/faults $(TEST_HANDLERS)
 
-# What is missing is installed first; the build comes after it, in a make of its own.
+# What is missing is installed first; the build comes after it, in a make of its own.  Of the faults a
+# third of the grid (a different one for each row) and short runs: make check-faults takes its time.
+check: export INBOXD_FAULT_STRIDE ?= 3
+check: export INBOXD_FAULT_KILLS ?= 50
+check: export INBOXD_FAULT_AWAY_SECONDS ?= 8
+check: export INBOXD_FAULT_SECONDS ?= 30
 check:
 	$(Q)tests/deps.sh check
-	$(Q)+tests/check.sh $(B) $(MAKE) -- unit install systemd examples integration
+	$(Q)+tests/check.sh $(B) $(MAKE) -- unit install systemd examples integration faults
 
 demo:
 	$(Q)tests/deps.sh demo
@@ -422,6 +427,7 @@ Variables
   CXX=g++             C++ compiler, for lint-headers and the test of a C++ handler
   CFLAGS= CPPFLAGS= LDFLAGS=   yours, behind ours
   PKG_CONFIG INSTALL CLANG CLANG_FORMAT CLANG_TIDY CPPCHECK SHELLCHECK   programs used
+  INBOXD_FAULT_SECONDS=180 INBOXD_FAULT_SEED=   of the random run of check-faults
   FUZZ_SECONDS=60     for each target
   COVERAGE_OF=check-unit   targets that coverage runs
   B=build/VARIANT     where everything is built

@@ -40,7 +40,7 @@ else
 	begin faults/grid/kill
 	begin faults/grid/cut
 	finish faults/grid/kill faults/grid/cut
-	for suite in faults/absent faults/kills faults/random faults/control; do
+	for suite in faults/absent faults/kills faults/away faults/random faults/control; do
 		begin "$suite"
 		finish "$suite"
 	done

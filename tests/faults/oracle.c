@@ -136,15 +136,21 @@ static bool is_worked(const struct told *t)
 	return t->fate == ORACLE_EFFECT || t->fate == ORACLE_EITHER;
 }
 
-static void judge_one(struct judgement *j, const struct told *t)
+static bool has_no_key(const struct told *t)
 {
+	return t->fate == ORACLE_KEYLESS || t->fate == ORACLE_LARGE;
+}
+
+static void judge_one(struct judgement *j, const struct told *t, bool keyless_may_repeat)
+{
+	size_t most = keyless_may_repeat && has_no_key(t) ? t->effects + t->parked : 1;
 	j->effects += t->effects;
 	j->parked += t->parked;
 	j->duplicates += t->copies - 1;
 	if (t->effects + t->parked == 0) {
 		j->lost++;
 		note(j, "lost", t);
-	} else if (t->effects + t->parked > 1) {
+	} else if (t->effects + t->parked > most) {
 		j->doubled++;
 		note(j, "doubled", t);
 	} else if (t->parked != 0 ? !is_parked_rightly(t) : !is_worked(t)) {
@@ -180,7 +186,7 @@ struct judgement oracle_judge(const struct oracle *o, struct world *w)
 	struct told *t = sorted(o);
 	size_t strangers = collect(w, t, o->n);
 	for (size_t i = 0; i < o->n; i++)
-		judge_one(&j, &t[i]);
+		judge_one(&j, &t[i], o->keyless_may_repeat);
 	judge_keys(&j, t, o->n);
 	if (strangers != 0) {
 		j.misplaced += strangers;

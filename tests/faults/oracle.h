@@ -21,6 +21,10 @@ struct oracle {
 	struct told *told; /* by body, in order of publication */
 	size_t n, room;
 	size_t copies; /* messages published, copies included */
+	/* What has no key is parked once more where two daemons have it in hand and the first was
+	 * cut off in the midst of parking it: nothing tells that from a message that was sent
+	 * twice. */
+	bool keyless_may_repeat;
 };
 
 struct judgement {
