@@ -339,7 +339,8 @@ END $$;
 
 -- Takes one waiting message whose time has come: attempts + 1, a new token, due again after the lease,
 -- so that a run that dies counts and nobody runs it twice.  Rows found to need no run are ended on
--- the way: the work already committed, or no attempts left.  No row: none is due.
+-- the way: the work already committed, no attempts left, or a body of more than p_body_max bytes.  No
+-- row: none is due.
 -- p_lock is computed here as in the daemon: the first 8 bytes of SHA-256 over the consumer's id
 -- (4 bytes, big-endian) and the key.
 CREATE FUNCTION @schema@.key_lock(p_consumer integer, p_key bytea) RETURNS bigint
@@ -348,7 +349,8 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 CREATE FUNCTION @schema@.take_due(
-  p_consumer integer, p_attempts_max integer, p_crashes_max integer, p_lease_ms bigint)
+  p_consumer integer, p_attempts_max integer, p_crashes_max integer, p_lease_ms bigint,
+  p_body_max bigint)
 RETURNS SETOF @schema@.parked
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -379,6 +381,12 @@ BEGIN
       SET state = 'failed', next_at = NULL, token = nextval('@schema@.parked_token'),
           changed_at = clock_timestamp()
       WHERE x.id = r.id;
+    ELSIF r.body_size > p_body_max THEN
+      UPDATE @schema@.parked x
+      SET state = 'failed', reason = 'too_large',
+          detail = format('body of %s bytes is over max_message_bytes = %s', r.body_size, p_body_max),
+          next_at = NULL, token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
+      WHERE x.id = r.id;
     ELSE
       RETURN QUERY
       UPDATE @schema@.parked x
@@ -390,6 +398,50 @@ BEGIN
       RETURN;
     END IF;
   END LOOP;
+END $$;
+
+-- Gives a retry that was parked without key the key that today's rule finds in it.  The token stays.
+--
+-- outcome: adopted   run it under that key
+--          present   the same message is parked under that key already: that row waits now, this one went
+--          mismatch  other content is parked under that key: this row says so now
+--          busy      another transaction has the key in hand
+--          dropped   the row was changed by somebody else
+CREATE FUNCTION @schema@.adopt_key(
+  p_parked bigint, p_token bigint, p_key bytea, p_fingerprint bytea) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+  r       @schema@.parked;
+  v_other bigint;
+BEGIN
+  SELECT * INTO r FROM @schema@.parked x
+  WHERE x.id = p_parked AND x.state = 'waiting' AND x.token = p_token FOR UPDATE;
+  IF NOT FOUND THEN
+    RETURN 'dropped';
+  ELSIF NOT pg_try_advisory_xact_lock(@schema@.key_lock(r.consumer, p_key)) THEN
+    RETURN 'busy';
+  END IF;
+  SELECT x.id INTO v_other FROM @schema@.parked x
+  WHERE x.consumer = r.consumer AND x.key = p_key AND x.fingerprint = p_fingerprint;
+  IF FOUND THEN
+    UPDATE @schema@.parked x
+    SET state = 'waiting', attempts = 0, crashes = 0, next_at = clock_timestamp(),
+        token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
+    WHERE x.id = v_other AND x.state IN ('failed', 'discarded');
+    DELETE FROM @schema@.parked x WHERE x.id = p_parked;
+    RETURN 'present';
+  ELSIF EXISTS (
+    SELECT FROM @schema@.parked x
+    WHERE x.consumer = r.consumer AND x.key = p_key AND x.state <> 'discarded') THEN
+    UPDATE @schema@.parked x
+    SET state = 'mismatch', reason = 'mismatch', detail = 'the key is known with other content',
+        next_at = NULL, key = p_key, fingerprint = p_fingerprint,
+        token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
+    WHERE x.id = p_parked;
+    RETURN 'mismatch';
+  END IF;
+  UPDATE @schema@.parked x SET key = p_key, fingerprint = p_fingerprint WHERE x.id = p_parked;
+  RETURN 'adopted';
 END $$;
 
 -- Gives an attempt back that ended for a reason outside the message.
@@ -433,6 +485,72 @@ BEGIN
       token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
   WHERE x.id = p_parked;
   RETURN CASE WHEN v_failed THEN 'failed' ELSE 'waiting' END;
+END $$;
+
+-- What an operator does with a parked message.  Each function returns NULL when it is done, else the
+-- reason why not, and waits for nobody: a row that a run has claimed is refused.  The new token voids
+-- whatever a worker began under the old one.
+CREATE FUNCTION @schema@.parked_absent(p_id bigint) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN EXISTS (SELECT FROM @schema@.parked x WHERE x.id = p_id)
+    THEN 'it is in a worker''s hand at this moment: try again'
+    ELSE 'no such message is parked' END
+$$;
+
+-- It is due now; one that had failed has all its attempts again.  A daemon takes it within seconds.
+CREATE FUNCTION @schema@.parked_retry(p_id bigint) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+  r @schema@.parked;
+BEGIN
+  SELECT * INTO r FROM @schema@.parked x WHERE x.id = p_id FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN @schema@.parked_absent(p_id);
+  ELSIF r.state = 'mismatch' THEN
+    RETURN 'its key is taken by other content: discard it, or have it sent under a key of its own';
+  ELSIF r.state = 'discarded' THEN
+    RETURN 'it is discarded: restore it first';
+  ELSIF r.state NOT IN ('failed', 'waiting') THEN
+    RETURN format('it is %s', r.state);
+  ELSIF r.reason = 'undecodable' THEN
+    RETURN 'its content is not here: it was never readable';
+  END IF;
+  UPDATE @schema@.parked x
+  SET state = 'waiting', next_at = clock_timestamp(),
+      attempts = CASE r.state WHEN 'failed' THEN 0 ELSE r.attempts END,
+      crashes = CASE r.state WHEN 'failed' THEN 0 ELSE r.crashes END,
+      token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
+  WHERE x.id = p_id;
+  RETURN NULL;
+END $$;
+
+-- It is settled otherwise: kept, but neither run again nor in the way of its key's other content.
+CREATE FUNCTION @schema@.parked_discard(p_id bigint) RETURNS text
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM @schema@.parked x WHERE x.id = p_id FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN @schema@.parked_absent(p_id);
+  END IF;
+  UPDATE @schema@.parked x
+  SET state = 'discarded', next_at = NULL, token = nextval('@schema@.parked_token'),
+      changed_at = clock_timestamp()
+  WHERE x.id = p_id AND x.state <> 'discarded';
+  RETURN CASE WHEN NOT FOUND THEN 'it is discarded already' END;
+END $$;
+
+-- Takes a discarding back: it is failed, whatever it was.
+CREATE FUNCTION @schema@.parked_restore(p_id bigint) RETURNS text
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM @schema@.parked x WHERE x.id = p_id FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN @schema@.parked_absent(p_id);
+  END IF;
+  UPDATE @schema@.parked x
+  SET state = 'failed', token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
+  WHERE x.id = p_id AND x.state = 'discarded';
+  RETURN CASE WHEN NOT FOUND THEN 'it is not discarded' END;
 END $$;
 
 -- A key for people, the same text that the logs show (src/message/key.h): printable, and another one for
@@ -550,6 +668,14 @@ CREATE VIEW @schema@.parked_view AS
          encode(p.exchange, 'escape') AS exchange, encode(p.routing_key, 'escape') AS routing_key,
          p.redelivered, p.body_size
   FROM @schema@.parked p JOIN @schema@.consumer c ON c.id = p.consumer;
+
+-- Alike but for their numbers: what an operator wants to see once.
+CREATE VIEW @schema@.parked_group_view AS
+  SELECT c.identity AS consumer, p.state, p.reason, p.sqlstate,
+         regexp_replace(left(p.detail, 200), '[0-9]+', 'N', 'g') AS detail, count(*) AS messages,
+         min(p.parked_at) AS oldest, max(p.changed_at) AS newest, min(p.id) AS example
+  FROM @schema@.parked p JOIN @schema@.consumer c ON c.id = p.consumer
+  GROUP BY 1, 2, 3, 4, 5;
 
 CREATE VIEW @schema@.consumer_view AS
   SELECT c.identity AS consumer, e.entry, e.vhost, e.queue, c.key_rule, c.fingerprint_rule,

@@ -13,7 +13,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
   TO @role@;
 GRANT USAGE ON SEQUENCE @schema@.parked_token TO @role@;
 GRANT EXECUTE ON FUNCTION
-  @schema@.schema_serves, @schema@.register, @schema@.fingerprints_differ, @schema@.park, @schema@.catch_up,
-  @schema@.key_lock, @schema@.take_due, @schema@.give_back, @schema@.count_crash, @schema@.key_text,
-  @schema@.parked_body
+  @schema@.schema_serves, @schema@.register, @schema@.fingerprints_differ, @schema@.park,
+  @schema@.catch_up, @schema@.key_lock, @schema@.take_due, @schema@.adopt_key, @schema@.give_back,
+  @schema@.count_crash, @schema@.key_text, @schema@.parked_body
   TO @role@;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* inboxctl parked: messages that wait for their time or for a person. */
-#include "ctl/login.h"
-
 #include <getopt.h>
 #include <inttypes.h>
 #include <string.h>
@@ -10,23 +8,33 @@
 #include "base/json.h"
 #include "ctl/amqp_value.h"
 #include "ctl/draft.h"
+#include "ctl/login.h"
+#include "ctl/parked.h"
 #include "ctl/table.h"
 
-enum { OPT_CONSUMER = 0x100, OPT_STATE, OPT_LIMIT, OPT_BODY };
-
-static const struct ctl_option options[] = {
-	{OPT_CONSUMER, "consumer", "NAME", "list: only this identity's"},
-	{OPT_STATE, "state", "STATE", "list: waiting, failed, mismatch, unresolved or discarded"},
-	{OPT_LIMIT, "limit", "N", "list: at most so many, the oldest (default 100)"},
-	{OPT_BODY, "body", NULL, "show: nothing but the body, byte for byte"},
-	LOGIN_OPTIONS,
+enum {
+	OPT_CONSUMER = 0x100,
+	OPT_STATE,
+	OPT_REASON,
+	OPT_LIMIT,
+	OPT_GROUP,
+	OPT_BODY,
+	OPT_ALL,
+	OPT_YES,
+	OPT_DRY_RUN
 };
 
-struct parked_args {
-	struct login login;
-	const char *consumer, *state;
-	uint64_t limit;
-	bool body;
+static const struct ctl_option options[] = {
+	{OPT_CONSUMER, "consumer", "NAME", "only this identity's"},
+	{OPT_STATE, "state", "STATE", "only waiting, failed, mismatch, unresolved or discarded"},
+	{OPT_REASON, "reason", "REASON", "only crashed, rejected, sql_error, too_large, ..."},
+	{OPT_GROUP, "group", NULL, "list: alike ones once, with their number"},
+	{OPT_LIMIT, "limit", "N", "list: at most so many, the oldest (default 100)"},
+	{OPT_BODY, "body", NULL, "show: nothing but the body, byte for byte"},
+	{OPT_ALL, "all", NULL, "retry, discard, restore: whichever there are"},
+	{OPT_YES, "yes", NULL, "retry, discard, restore: do not ask"},
+	{OPT_DRY_RUN, "dry-run", NULL, "retry, discard, restore: only say how many"},
+	LOGIN_OPTIONS,
 };
 
 static struct db_value text_or_null(const char *text)
@@ -47,31 +55,43 @@ enum { N_LIST = sizeof list_columns / sizeof list_columns[0] };
 static const char list_sql[] =
 	"SELECT id, consumer, state, reason, attempts, " UTC("parked_at") ", " UTC("next_at") ", key, "
 	"detail FROM @.parked_view "
-	"WHERE ($1::text IS NULL OR consumer = $1) AND ($2::text IS NULL OR state = $2) "
-	"ORDER BY id LIMIT $3::bigint + 1";
+	"WHERE ($1::text IS NULL OR consumer = $1) AND ($2::text IS NULL OR state = $2) AND "
+	"($3::text IS NULL OR reason = $3) ORDER BY id LIMIT $4::bigint + 1";
+
+static const struct table_column group_columns[] = {{"messages", true}, {"consumer", false},
+	{"state", false}, {"reason", false}, {"sqlstate", false}, {"oldest", false},
+	{"newest", false}, {"example", true}, {"detail", false}};
+enum { N_GROUP = sizeof group_columns / sizeof group_columns[0] };
+
+static const char group_sql[] =
+	"SELECT messages, consumer, state, reason, nullif(sqlstate, ''), " UTC("oldest") ", "
+	UTC("newest") ", example, detail FROM @.parked_group_view "
+	"WHERE ($1::text IS NULL OR consumer = $1) AND ($2::text IS NULL OR state = $2) AND "
+	"($3::text IS NULL OR reason = $3) ORDER BY messages DESC, example LIMIT $4::bigint + 1";
 /* clang-format on */
 
 static int list(const struct ctl *ctl, struct parked_args *a)
 {
+	const size_t n_columns = a->group ? N_GROUP : N_LIST;
 	AUTO(db) struct db_conn *db = NULL;
 	AUTO(result) struct db_result *res = NULL;
 	AUTO(table) struct table t = {0};
 	AUTO(buf) struct buf out = {0};
 	struct err err;
 	char limit[24];
-	table_init(&t, list_columns, N_LIST);
+	table_init(&t, a->group ? group_columns : list_columns, n_columns);
 	(void)snprintf(limit, sizeof limit, "%" PRIu64, a->limit);
-	const struct db_value args[] = {
-		text_or_null(a->consumer), text_or_null(a->state), text_or_null(limit)};
+	const struct db_value args[] = {text_or_null(a->consumer), text_or_null(a->state),
+		text_or_null(a->reason), text_or_null(limit)};
 	int exit = login_open(ctl, &a->login, &db);
 	if (exit != EX_OK)
 		return exit;
-	AUTO(free) char *sql = login_sql(db, list_sql);
-	if (db_exec(db, sql, 3, args, false, &res, &err) != RC_OK)
+	AUTO(free) char *sql = login_sql(db, a->group ? group_sql : list_sql);
+	if (db_exec(db, sql, 4, args, false, &res, &err) != RC_OK)
 		return ctl_fail_err(ctl, &err);
 	size_t n = db_result_rows(res);
 	for (size_t i = 0; i < n && i < a->limit; i++)
-		for (size_t k = 0; k < N_LIST; k++)
+		for (size_t k = 0; k < n_columns; k++)
 			table_add(&t, db_result_value(res, i, k));
 	if (ctl->json)
 		table_print_json(&t, &out);
@@ -79,7 +99,7 @@ static int list(const struct ctl *ctl, struct parked_args *a)
 		table_print(&t, &out);
 	ctl_write(buf_bytes(&out));
 	if (n > a->limit)
-		(void)fprintf(stderr, "and more: see --limit, --consumer, --state\n");
+		(void)fprintf(stderr, "and more: see --limit, --consumer, --state, --reason\n");
 	return EX_OK;
 }
 
@@ -279,7 +299,7 @@ static int show_one(const struct ctl *ctl, struct parked_args *a, const char *id
 	return exit == EX_OK ? show(ctl, db, id, a->body) : exit;
 }
 
-/* ---- both ----------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------ */
 
 static bool is_state(const char *text)
 {
@@ -301,6 +321,21 @@ static int take(const struct ctl *ctl, struct parked_args *a, int id)
 		a->state = optarg;
 		if (!is_state(optarg))
 			return ctl_usage(ctl, "there is no state \"%s\"", optarg);
+		break;
+	case OPT_REASON:
+		a->reason = optarg;
+		break;
+	case OPT_GROUP:
+		a->group = true;
+		break;
+	case OPT_ALL:
+		a->all = true;
+		break;
+	case OPT_YES:
+		a->yes = true;
+		break;
+	case OPT_DRY_RUN:
+		a->dry_run = true;
 		break;
 	case OPT_LIMIT:
 		if (!ctl_number(optarg, 1, INT32_MAX, &a->limit))
@@ -325,7 +360,10 @@ static int dispatch(const struct ctl *ctl, struct parked_args *a, int argc, char
 		return show_one(ctl, a, argv[optind + 1]);
 	if (strcmp(verb, "show") == 0)
 		return ctl_usage(ctl, "show takes one id");
-	return ctl_usage(ctl, "it takes \"list\" or \"show ID\", not \"%s\"", argv[argc - 1]);
+	if (parked_is_action(verb))
+		return parked_act(ctl, a, verb, operands - 1, argv + optind + 1);
+	return ctl_usage(
+		ctl, "it takes list, show, retry, discard or restore, not \"%s\"", argv[argc - 1]);
 }
 
 static int run(struct ctl *ctl, int argc, char **argv)
@@ -341,9 +379,15 @@ static int run(struct ctl *ctl, int argc, char **argv)
 }
 
 const struct ctl_command ctl_parked = {.name = "parked",
-	.operands = "[list | show ID]",
-	.summary = "Lists the messages that are parked, or shows one whole",
-	.details = "\nWhat \"show --json\" prints can be given to \"inboxctl try\".",
+	.operands = "[list | show ID | retry ID... | discard ID... | restore ID...]",
+	.summary = "Lists the messages that are parked, shows one, or says what becomes of them",
+	.details =
+		"\n"
+		"\"retry\" runs them again at once, \"discard\" settles them for good, "
+		"\"restore\" takes\n"
+		"that back.  Instead of ids they take --consumer, --state, --reason or --all, say\n"
+		"how many that are, and ask.  What \"show --json\" prints can be given to\n"
+		"\"inboxctl try\".",
 	.options = options,
 	.n_options = sizeof options / sizeof options[0],
 	.run = run};

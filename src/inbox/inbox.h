@@ -156,6 +156,11 @@ void due_done(struct due *d);
 /* Milliseconds until the next waiting message is due; UINT64_MAX: none waits. */
 enum rc inbox_next_due(struct inbox *x, uint64_t *ret_ms, struct err *err) MUST_CHECK;
 
+/* A retry whose row has no key although today's rule finds one: the row gets it (PARK_PARKED: run it under
+ * that key), or turns out to be PARK_PRESENT, PARK_MISMATCH, PARK_BUSY or PARK_DROPPED: not to be run. */
+enum rc inbox_adopt_key(struct inbox *x, const struct due *due, struct bytes key,
+	struct bytes fingerprint, enum park_outcome *ret, struct err *err) MUST_CHECK;
+
 /* After an outage: gives back the attempt that was counted for a retry. */
 enum rc inbox_give_back(struct inbox *x, int64_t parked, int64_t token, struct err *err) MUST_CHECK;
 

@@ -82,13 +82,14 @@ static enum rc run(struct inbox *x, enum inbox_sql sql, size_t n, const struct d
 enum rc inbox_take_due(
 	struct inbox *x, uint64_t lease_ms, bool *ret_found, struct due *ret, struct err *err)
 {
-	struct number_text id, attempts, crashes, lease;
+	struct number_text id, attempts, crashes, lease, body_max;
 	const struct db_value args[] = {value_int(&id, x->id),
 		value_int(&attempts, retry_attempts_max(x->consumer)),
-		value_int(&crashes, x->consumer->crash_limit), value_int(&lease, (int64_t)lease_ms)};
+		value_int(&crashes, x->consumer->crash_limit), value_int(&lease, (int64_t)lease_ms),
+		value_int(&body_max, (int64_t)x->consumer->max_message_bytes)};
 	struct db_result *res = NULL;
 	FAULT("before-due-taken");
-	if (run(x, SQL_TAKE_DUE, 4, args, &res, err) != RC_OK)
+	if (run(x, SQL_TAKE_DUE, 5, args, &res, err) != RC_OK)
 		return err_ctx(err, "taking a message that is due");
 	*ret_found = db_result_rows(res) == 1;
 	if (*ret_found)
@@ -119,6 +120,32 @@ enum rc inbox_next_due(struct inbox *x, uint64_t *ret_ms, struct err *err)
 	return RC_OK;
 }
 
+static enum park_outcome outcome_of(struct bytes text)
+{
+	static const struct {
+		const char *text;
+		enum park_outcome outcome;
+	} known[] = {{"busy", PARK_BUSY}, {"dropped", PARK_DROPPED}, {"present", PARK_PRESENT},
+		{"mismatch", PARK_MISMATCH}};
+	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+		if (bytes_equal(text, bytes_str(known[i].text)))
+			return known[i].outcome;
+	return PARK_PARKED;
+}
+
+enum rc inbox_adopt_key(struct inbox *x, const struct due *due, struct bytes key,
+	struct bytes fingerprint, enum park_outcome *ret, struct err *err)
+{
+	struct number_text id, tok;
+	const struct db_value args[] = {value_int(&id, due->parked), value_int(&tok, due->token),
+		value_bytea(key), value_bytea(fingerprint)};
+	AUTO(result) struct db_result *res = NULL;
+	if (run(x, SQL_ADOPT_KEY, 4, args, &res, err) != RC_OK)
+		return err_ctx(err, "giving a parked message its key");
+	*ret = outcome_of(db_result_value(res, 0, 0));
+	return RC_OK;
+}
+
 enum rc inbox_give_back(struct inbox *x, int64_t parked, int64_t token, struct err *err)
 {
 	struct number_text id, tok;
@@ -140,9 +167,6 @@ enum rc inbox_count_crash(struct inbox *x, int64_t parked, int64_t token, const 
 	AUTO(result) struct db_result *res = NULL;
 	if (run(x, SQL_COUNT_CRASH, 7, args, &res, err) != RC_OK)
 		return err_ctx(err, "counting a crash");
-	struct bytes text = db_result_value(res, 0, 0);
-	*ret = bytes_equal(text, bytes_str("busy"))      ? PARK_BUSY
-	       : bytes_equal(text, bytes_str("dropped")) ? PARK_DROPPED
-							 : PARK_PARKED;
+	*ret = outcome_of(db_result_value(res, 0, 0));
 	return RC_OK;
 }

@@ -3,6 +3,7 @@
 #include "worker/session.h"
 
 #include "base/fault.h"
+#include "base/fd.h"
 
 #include <stdio.h>
 
@@ -29,10 +30,74 @@ static void announce(struct worker *w, const struct due *due)
 	(void)!channel_flush(&w->channel);
 }
 
+/* The rule finds no key still: as before. */
+static enum verdict park_keyless(
+	struct worker *w, const struct due *due, enum park_reason reason, const char *detail)
+{
+	const struct park park = {
+		.message = &due->message,
+		.state = "failed",
+		.reason = park_reason_name(reason),
+		.detail = detail,
+		.attempts = due->attempts,
+		.crashes = due->crashes,
+		.parked = due->parked,
+		.parked_token = due->token,
+	};
+	return worker_park(w, &park, 0);
+}
+
+static enum verdict run_under_key(
+	struct worker *w, const struct due *due, struct bytes key, struct bytes fingerprint)
+{
+	struct err err;
+	enum park_outcome outcome;
+	struct due keyed = *due;
+	keyed.key = key;
+	keyed.fingerprint = fingerprint;
+	if (inbox_adopt_key(&w->inbox, due, key, fingerprint, &outcome, &err) != RC_OK) {
+		worker_lost(w, &err);
+		return VERDICT_AGAIN;
+	}
+	if (outcome == PARK_PARKED)
+		return batch_run_retry(w, &keyed);
+	if (outcome == PARK_MISMATCH) {
+		stats_add(w->slot, STATS_mismatches, 1);
+		worker_log(L_WARNING, "parked", key, &due->message, due->attempts, "mismatch",
+			"the key is known with other content");
+	}
+	return outcome == PARK_BUSY ? VERDICT_BUSY : VERDICT_PARKED;
+}
+
+/* Parked without key, and somebody wants it run: the rule may have been mended meanwhile, or the
+ * body was never read for being too large. */
+static enum verdict run_keyless(struct worker *w, const struct due *due)
+{
+	AUTO(buf) struct buf key = {0};
+	AUTO(buf) struct buf fingerprint = {0};
+	struct source_message sm;
+	struct err err;
+	source_message_init(&sm, &due->message);
+	switch (key_extract(&w->consumer->key, &sm, &key, &err)) {
+	case KEY_OK:
+		break;
+	case KEY_NONE:
+		return batch_run_retry(w, due);
+	case KEY_MISSING:
+		return park_keyless(w, due, PARK_NO_KEY, err.text);
+	case KEY_UNUSABLE:
+		return park_keyless(w, due, PARK_UNUSABLE_KEY, err.text);
+	}
+	if (!fingerprint_compute(&w->consumer->fingerprint, &sm, &fingerprint, &err))
+		return park_keyless(w, due, PARK_UNUSABLE_KEY, err.text);
+	return run_under_key(w, due, buf_bytes(&key),
+		fingerprint.data != NULL ? buf_bytes(&fingerprint) : bytes_str(""));
+}
+
 static void run_due(struct worker *w, const struct due *due)
 {
 	struct err err;
-	enum verdict v = batch_run_retry(w, due);
+	enum verdict v = due->key.size != 0 ? batch_run_retry(w, due) : run_keyless(w, due);
 	if (v != VERDICT_AGAIN && v != VERDICT_BUSY)
 		return;
 	w->owed.parked = due->parked;

@@ -15,7 +15,8 @@
  *   commit           ends the transaction                       nonsense  returns no result
  *   lose-session     terminates its own session                 leak:MB  allocates and forgets
  *   set              leaves a setting, a temporary table and an advisory lock behind
- *   child            leaves a child process behind that holds all descriptors
+ *   dump:FILE        appends all that it is given to FILE    reject-unless:FILE  reject while it is
+ * not there child            leaves a child process behind that holds all descriptors
  *
  * Key and body of the row: the message's id, or what the option `key` names as a source; the body.
  * Built as misbehave_conn it uses the raw connection for `commit`.
@@ -242,6 +243,71 @@ static int32_t do_set(struct run *r)
 	return result;
 }
 
+/* ---- what it is given ---------------------------------------------------------------------------
+ */
+
+static void dump_value(FILE *f, const char *what, struct inboxd_value name, struct inboxd_value v)
+{
+	(void)fprintf(f, "%s %.*s:", what, (int)name.size, name.data);
+	for (size_t i = 0; v.data != NULL && i < v.size; i++)
+		(void)fprintf(f, " %02x", (unsigned char)v.data[i]);
+	(void)fputs(v.data == NULL ? " absent\n" : "\n", f);
+}
+
+static void dump_header(FILE *f, struct run *r, struct inboxd_value name)
+{
+	char source[300];
+	int64_t i = 0;
+	double d = 0;
+	int32_t kind = r->host->header_kind(r->call, name.data);
+	(void)snprintf(source, sizeof source, "header:%s", name.data);
+	(void)fprintf(f, "kind %d int %d %lld", kind, r->host->header_int(r->call, name.data, &i),
+		(long long)i);
+	(void)fprintf(f, " float %d %a\n", r->host->header_float(r->call, name.data, &d), d);
+	/* Asking for a table's value would fail the message. */
+	if (kind < INBOXD_KIND_ARRAY)
+		dump_value(f, "header", name, r->host->get(r->call, source));
+}
+
+static int32_t do_dump(struct run *r)
+{
+	static const char *const properties[] = {"content_type", "content_encoding",
+		"correlation_id", "reply_to", "expiration", "message_id", "type", "user_id",
+		"app_id"};
+	static const char *const numbers[] = {"delivery_mode", "priority", "timestamp"};
+	FILE *f = fopen(r->argument, "a");
+	if (f == NULL)
+		abort();
+	for (size_t i = 0; i < sizeof properties / sizeof properties[0]; i++) {
+		char source[64];
+		(void)snprintf(source, sizeof source, "property:%s", properties[i]);
+		dump_value(
+			f, "property", inboxd_text(properties[i]), r->host->get(r->call, source));
+	}
+	for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+		uint64_t n = 0;
+		(void)fprintf(
+			f, "%s %d", numbers[i], r->host->property_int(r->call, numbers[i], &n));
+		(void)fprintf(f, " %llu\n", (unsigned long long)n);
+	}
+	struct inboxd_value name;
+	for (uint32_t i = 0; (name = r->host->header_name(r->call, i)).data != NULL; i++)
+		dump_header(f, r, name);
+	dump_value(f, "routing_key", inboxd_text(""), r->host->get(r->call, "routing_key"));
+	dump_value(f, "body", inboxd_text(""), r->host->body(r->call));
+	dump_value(f, "key", inboxd_text(""), r->host->idempotency_key(r->call, NULL));
+	(void)fprintf(f, "redelivered %d\n--\n", r->host->redelivered(r->call));
+	(void)fclose(f);
+	return INBOXD_DONE;
+}
+
+static int32_t do_reject_unless(struct run *r)
+{
+	if (access(r->argument, F_OK) == 0)
+		return INBOXD_DONE;
+	return r->host->reject(r->call, "not before the file is there");
+}
+
 static int32_t do_child(struct run *r)
 {
 	(void)r;
@@ -281,6 +347,8 @@ static const struct {
 	{"lose-session", do_lose_session},
 	{"leak", do_leak},
 	{"set", do_set},
+	{"dump", do_dump},
+	{"reject-unless", do_reject_unless},
 	{"child", do_child},
 };
 

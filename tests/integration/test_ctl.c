@@ -324,6 +324,14 @@ START_TEST(grants_are_enough_for_the_daemon_and_no_more_than_that)
 	EXPECT(0, "mismatch", ctl_with(&w, "reader", ARGS("parked", "list")));
 	EXPECT(EX_NOPERM, "permission denied", ctl_with(&w, "reader", ARGS("parked", "show", "1")));
 	EXPECT(0, "properties", ctl_with(&w, "operator", ARGS("parked", "show", "1")));
+	EXPECT(EX_NOPERM, "permission denied",
+		ctl_with(&w, "reader", ARGS("parked", "discard", "--all", "--yes")));
+	EXPECT(0, "mismatch", ctl_with(&w, "reader", ARGS("parked", "list", "--group")));
+	EXPECT(0, "discarded ",
+		ctl_with(&w, "operator", ARGS("parked", "discard", "--all", "--yes")));
+	EXPECT(0, "restored ",
+		ctl_with(&w, "operator", ARGS("parked", "restore", "--all", "--yes")));
+	EXPECT(0, "retried ", ctl_with(&w, "operator", ARGS("parked", "retry", "--all", "--yes")));
 	sql(&w, "UPDATE consumer_entry SET queue = 'elsewhere'");
 	EXPECT(EX_NOPERM, "permission denied",
 		ctl_with(&w, "run", ARGS("consumers", "accept", "main")));
