@@ -3,7 +3,8 @@
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA @schema@ FROM PUBLIC;
 GRANT USAGE ON SCHEMA @schema@ TO @role@;
 GRANT SELECT ON
-  @schema@.migration, @schema@.consumer_view, @schema@.inbox_view, @schema@.parked_view
+  @schema@.migration, @schema@.consumer_view, @schema@.inbox_view, @schema@.parked_view,
+  @schema@.parked_group_view
   TO @role@;
 GRANT SELECT, INSERT ON
   @schema@.consumer, @schema@.consumer_entry
