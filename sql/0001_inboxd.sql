@@ -79,7 +79,7 @@ CREATE TABLE @schema@.parked (
   CHECK ((state = 'waiting') = (next_at IS NOT NULL))
 );
 COMMENT ON COLUMN @schema@.parked.reason IS
-  'mismatch, no_key, unusable_key, too_large, undecodable, rejected, sql_error, retry, broken, crashed, timed_out';
+  'mismatch, no_key, unusable_key, too_large, undecodable, rejected, sql_error, retry, broken, crashed, timed_out, redelivered';
 COMMENT ON COLUMN @schema@.parked.key IS 'as in inbox; NULL where the message had none that could be used';
 COMMENT ON COLUMN @schema@.parked.fingerprint IS
   'as in inbox; without a key: SHA-256 over properties and body';
@@ -90,6 +90,7 @@ COMMENT ON COLUMN @schema@.parked.token IS
   'changes whenever the row is taken or changed: work begun under an older one is void';
 CREATE UNIQUE INDEX parked_key ON @schema@.parked (consumer, key, fingerprint) WHERE key IS NOT NULL;
 CREATE INDEX parked_keyless ON @schema@.parked (consumer, fingerprint) WHERE key IS NULL;
+CREATE INDEX parked_held ON @schema@.parked (consumer) WHERE state <> 'discarded';
 CREATE INDEX parked_due ON @schema@.parked (consumer, next_at) WHERE state = 'waiting';
 
 -- Bodies too large to be held in memory at once.
@@ -249,7 +250,8 @@ BEGIN
   END IF;
 
   IF p_key IS NULL THEN
-    IF p_parked IS NULL AND p_redelivered THEN
+    -- One that waits without a key is to be processed whatever looks like it.
+    IF p_parked IS NULL AND p_redelivered AND p_state <> 'waiting' THEN
       SELECT * INTO v_row FROM @schema@.parked x
       WHERE x.consumer = p_consumer AND x.key IS NULL AND x.fingerprint = p_fingerprint LIMIT 1;
       IF FOUND THEN

@@ -43,7 +43,9 @@ enum stats_role { STATS_FREE, STATS_SUPERVISOR, STATS_CONSUMER, STATS_WORKER };
 	X(state, "gauge: enum of the role's own states") \
 	X(progress, "steps of the role's loop; stands still in a hung process") \
 	X(handler_since_ms, "monotonic time the running handler was started at, 0 between") \
-	X(in_hand, "gauge: messages in the worker's current batch")
+	X(in_hand, "gauge: messages in the worker's current batch") \
+	X(kept, "messages that were given out often, kept in the database before they ran") \
+	X(breaker_opened, "times that messages parked in a row paused the consumer")
 
 enum stats_counter {
 #define X(name, help) STATS_##name,

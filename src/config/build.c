@@ -253,6 +253,19 @@ static void read_one_or_many(struct reading *r, const struct yaml_node *root, co
 
 /* ---- consumers ----------------------------------------------------------------------------- */
 
+enum { DELIVERY_LIMIT = 20 }; /* of quorum queues since RabbitMQ 4.0 */
+
+static uint32_t declared_limit(const struct config_topology *t)
+{
+	for (size_t i = 0; i < t->n_arguments; i++) {
+		const struct config_argument *a = &t->arguments[i];
+		if (strcmp(a->name, "x-delivery-limit") == 0 && a->kind == ARGUMENT_INTEGER &&
+			a->integer > 0 && a->integer < DELIVERY_LIMIT_MAX)
+			return (uint32_t)a->integer;
+	}
+	return DELIVERY_LIMIT;
+}
+
 static void set_computed(const struct level *at, struct config_consumer *c)
 {
 	if (c->identity == NULL)
@@ -261,6 +274,8 @@ static void set_computed(const struct level *at, struct config_consumer *c)
 		uint64_t held = UINT64_C(2) * c->workers * c->batch_max;
 		c->prefetch = held < UINT16_MAX ? (uint32_t)held : UINT16_MAX;
 	}
+	if (level_find(at, "delivery_limit") == NULL)
+		c->delivery_limit = declared_limit(&c->topology);
 	c->topology.declare = yaml_find(at->own, "topology") != NULL;
 }
 

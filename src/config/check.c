@@ -220,11 +220,30 @@ static void find_servers(struct reading *r, const struct level *at, struct confi
 	}
 }
 
+/* A delivery that is not settled in time takes its whole channel with it, its neighbours included.  Half of
+ * it, because a message waits for its turn before it runs. */
+static void check_time(struct reading *r, const struct level *at, const struct config_consumer *c)
+{
+	if (c->broker == NULL || c->broker->consumer_timeout_ms == 0 ||
+		c->handler_timeout_ms <= c->broker->consumer_timeout_ms / 2)
+		return;
+	const struct yaml_node *node = level_find(at, "handler_timeout");
+	size_t mark = read_enter(r, "handler_timeout");
+	read_error(r, node != NULL ? node->place : at->place,
+		"must be at most half of what the broker waits for an acknowledgement");
+	read_hint(r,
+		"that is consumer_timeout of broker \"%s\", now %u"
+		" s; if RabbitMQ waits longer, say so there",
+		c->broker->name, c->broker->consumer_timeout_ms / 1000);
+	read_leave(r, mark);
+}
+
 void check_consumer(struct reading *r, const struct level *at, struct config_consumer *c)
 {
 	const struct yaml_node *topology = yaml_find(at->own, "topology");
 	check_rules(r, at, c);
 	find_servers(r, at, c);
+	check_time(r, at, c);
 	if (c->topology.type != NULL && strcmp(c->topology.type, "quorum") == 0 &&
 		!c->topology.durable && yaml_find(topology, "durable") != NULL) {
 		size_t mark = read_enter(r, "topology");

@@ -32,6 +32,7 @@ struct config_broker {
 	char *password_file; /* absolute path; read at each connect; NULL: none */
 	char *vhost;         /* overrides the URI's; NULL: the URI's */
 	uint32_t heartbeat_s;
+	uint32_t consumer_timeout_ms; /* the broker's own setting */
 	uint32_t connect_timeout_ms;
 	struct {
 		char *ca; /* absolute paths; NULL: the system's */
@@ -99,6 +100,10 @@ struct config_consumer {
 	size_t n_retry_delays;
 	uint32_t retry_jitter_percent;
 	uint32_t crash_limit;
+	uint32_t delivery_limit;   /* of the queue */
+	uint32_t breaker_failures; /* parked in a row */
+	uint32_t breaker_pause_ms;
+	uint32_t parked_max;
 	struct config_topology topology;
 	struct options
 		*options; /* the handler's own; never NULL; empty in a consumer process's copy */

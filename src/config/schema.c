@@ -175,6 +175,13 @@ static const struct option broker[] = {
 		       "where "
 		       "they disturb",
 		.help = "a connection silent for twice as long is given up"},
+	{.name = "consumer_timeout",
+		.type = OPTION_DURATION,
+		IN(config_broker, consumer_timeout_ms),
+		.min = MINUTE / 60,
+		.max = 30 * DAY,
+		.def = "30m",
+		.help = "how long the broker waits for an acknowledgement: its own setting"},
 	{.name = "connect_timeout",
 		.type = OPTION_DURATION,
 		IN(config_broker, connect_timeout_ms),
@@ -355,6 +362,21 @@ static const struct option consumer[] = {
 		.max = 1000,
 		.def = "3",
 		.help = "runs that may end with their worker"},
+	{.name = "delivery_limit",
+		.type = OPTION_COUNT,
+		IN(config_consumer, delivery_limit),
+		.min = 1,
+		.max = DELIVERY_LIMIT_MAX,
+		.computed = "topology's x-delivery-limit, or 20",
+		.help = "how often the broker gives a message out before it drops it"},
+	{.name = "breaker",
+		.type = OPTION_SECTION,
+		.child = SECTION_BREAKER,
+		.help = "when to stop a consumer whose messages all end up parked"},
+	{.name = "parked",
+		.type = OPTION_SECTION,
+		.child = SECTION_PARKED,
+		.help = "how much may be parked"},
 	{.name = "topology",
 		.type = OPTION_SECTION,
 		.child = SECTION_TOPOLOGY,
@@ -416,6 +438,33 @@ static const struct option retry[] = {
 		.help = "delays are spread by this share"},
 };
 
+static const struct option breaker[] = {
+	{.name = "failures",
+		.type = OPTION_COUNT,
+		IN(config_consumer, breaker_failures),
+		.min = 1,
+		.max = 1000000,
+		.def = "10",
+		.help = "messages parked in a row, none done between them"},
+	{.name = "pause",
+		.type = OPTION_DURATION,
+		IN(config_consumer, breaker_pause_ms),
+		.min = 100,
+		.max = HOUR,
+		.def = "30s",
+		.help = "then one message is tried each time this has passed"},
+};
+
+static const struct option parked[] = {
+	{.name = "max",
+		.type = OPTION_COUNT,
+		IN(config_consumer, parked_max),
+		.min = 1,
+		.max = 100000000,
+		.def = "10000",
+		.help = "messages parked, discarded ones apart; then the consumer pauses"},
+};
+
 static const struct option topology[] = {
 	{.name = "type",
 		.type = OPTION_WORD_TEXT,
@@ -469,6 +518,8 @@ static const struct section sections[SECTION_COUNT] = {
 	[SECTION_CONSUMER] = {"a consumer", consumer, COUNT_OF(consumer)},
 	[SECTION_BATCH] = {"batch", batch, COUNT_OF(batch)},
 	[SECTION_RETRY] = {"retry", retry, COUNT_OF(retry)},
+	[SECTION_BREAKER] = {"breaker", breaker, COUNT_OF(breaker)},
+	[SECTION_PARKED] = {"parked", parked, COUNT_OF(parked)},
 	[SECTION_TOPOLOGY] = {"topology", topology, COUNT_OF(topology)},
 	[SECTION_BINDING] = {"a binding", binding, COUNT_OF(binding)},
 };

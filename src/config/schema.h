@@ -16,6 +16,8 @@ enum section_id {
 	SECTION_CONSUMER,
 	SECTION_BATCH,
 	SECTION_RETRY,
+	SECTION_BREAKER,
+	SECTION_PARKED,
 	SECTION_TOPOLOGY,
 	SECTION_BINDING,
 	SECTION_COUNT,
@@ -81,6 +83,8 @@ struct option {
 	enum option_reload reload;
 	const char *help;
 };
+
+#define DELIVERY_LIMIT_MAX 1000000
 
 struct section {
 	const char *name; /* as errors name it: "broker" */

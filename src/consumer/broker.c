@@ -11,10 +11,11 @@
 
 enum {
 	ACK_HOLD_MS = 10,        /* singles wait so long for the prefix to reach them */
-	PAUSE_AFTER_MS = 2000,   /* a worker that restarts is no reason to stop consuming */
+	PAUSE_AFTER_MS = 2000,
 	LASTS_AFTER_MS = 10000,  /* what held so long is no part of the last failure's story */
 	EVENTS_PER_STEP = 2000,  /* then workers and timers get their turn */
 	TOPOLOGY_RETRY_MS = 30000,
+	KEEP_FIRST_MS = 500, /* for what the broker gives out again, before a retry is run */
 };
 
 static void set_reading(struct consumer *c, bool on)
@@ -181,8 +182,8 @@ static void on_cancelled(struct consumer *c)
 static void on_consuming(struct consumer *c)
 {
 	c->up_since_ms = clock_ms();
-	log_event(L_INFO, "consuming", LS("queue", c->config->queue),
-		LU("prefetch", c->config->prefetch));
+	log_event(c->is_trying ? L_DEBUG : L_INFO, "consuming", LS("queue", c->config->queue),
+		LU("prefetch", c->consuming_with));
 }
 
 static void on_undecodable(struct consumer *c, const struct mq_event *ev)
@@ -293,44 +294,76 @@ static void stop_consuming(struct consumer *c, const char *why)
 		return;
 	}
 	c->link = LINK_CANCELLING;
-	if (c->is_draining)
+	if (c->is_draining || c->is_trying)
 		return;
-	c->is_in_doubt = true;
+	c->is_in_doubt = !crew_has_ready(c);
 	stats_add(c->slot, STATS_pauses, 1);
 	log_event(L_WARNING, "paused", LS("queue", c->config->queue), LS("reason", why),
-		LU("held", c->window.n_held), LS("next", "consuming again when a worker is ready"));
+		LU("held", c->window.n_held), LS("next", "consuming again when that is over"));
 }
 
-static void start_consuming(struct consumer *c)
+static void start_consuming(struct consumer *c, uint16_t prefetch)
 {
 	struct err err;
-	if (mq_consume(c->mq, c->config->queue, (uint16_t)c->config->prefetch, &err) != RC_OK) {
+	c->consuming_with = prefetch;
+	c->is_trying = c->breaker.is_open;
+	if (mq_consume(c->mq, c->config->queue, prefetch, &err) != RC_OK) {
 		write_failed(c, &err);
 		return;
 	}
 	FAULT("consume-sent");
 	c->link = LINK_CONSUMING;
+	c->retry_not_before_ms = clock_ms() + KEEP_FIRST_MS;
 }
 
-/* The link follows the crew: consuming while somebody can work. */
-static void follow_crew(struct consumer *c, uint64_t now_ms)
+/* A worker that restarts is no reason to stop. */
+static bool lacks_crew(struct consumer *c, uint64_t now_ms)
 {
-	/* A worker that has just connected may still be unable to write: what is held is its trial. */
-	bool can_work = crew_has_ready(c) && !c->is_draining &&
-			(!c->is_in_doubt || c->window.n_held == 0);
 	if (crew_has_ready(c))
 		c->no_crew_since_ms = 0;
 	else if (c->no_crew_since_ms == 0)
 		c->no_crew_since_ms = now_ms;
-	bool lasts = c->is_draining || (c->no_crew_since_ms != 0 &&
-					       now_ms - c->no_crew_since_ms >= PAUSE_AFTER_MS);
+	return c->no_crew_since_ms != 0 &&
+		(c->link != LINK_CONSUMING || now_ms - c->no_crew_since_ms >= PAUSE_AFTER_MS);
+}
 
-	if (c->link == LINK_CONSUMING && lasts)
-		stop_consuming(c, down_reason(c));
+/* How many messages to ask for; 0, and *ret_why: none.  While the breaker is open one at a time,
+ * and none while one is there: what is not asked for is not given out again and again. */
+static uint16_t wanted(struct consumer *c, uint64_t now_ms, const char **ret_why)
+{
+	bool lacks = lacks_crew(c, now_ms);
+	*ret_why = "";
+	/* A worker that has just connected may still be unable to write: what is held is its trial. */
+	if (c->is_draining || (c->is_in_doubt && c->window.n_held != 0))
+		return 0;
+	if (lacks) {
+		*ret_why = down_reason(c);
+		return 0;
+	}
+	if (c->is_full) {
+		*ret_why = "as many messages are parked as may be (parked.max)";
+		return 0;
+	}
+	if (c->breaker.is_open) {
+		*ret_why = "message after message was parked (breaker)";
+		return c->window.n_held == 0 && breaker_lets_through(&c->breaker, now_ms) ? 1 : 0;
+	}
+	return (uint16_t)c->config->prefetch;
+}
+
+/* The link follows: consuming while there is somebody to work, and something to be done. */
+static void follow(struct consumer *c, uint64_t now_ms)
+{
+	const char *why;
+	uint16_t prefetch = wanted(c, now_ms, &why);
+	bool is_as_wanted = prefetch == c->consuming_with && c->is_trying == c->breaker.is_open;
+
+	if (c->link == LINK_CONSUMING && !is_as_wanted)
+		stop_consuming(c, why);
 	/* A new consumer gets a prefetch of its own, whatever the last one still holds. */
-	else if (c->link == LINK_IDLE && can_work && now_ms >= c->consume_at_ms &&
-		 c->window.n_held <= c->config->prefetch / 2)
-		start_consuming(c);
+	else if (c->link == LINK_IDLE && prefetch != 0 && now_ms >= c->consume_at_ms &&
+		c->window.n_held <= c->config->prefetch / 2)
+		start_consuming(c, prefetch);
 }
 
 void broker_step(struct consumer *c, uint64_t now_ms)
@@ -346,7 +379,7 @@ void broker_step(struct consumer *c, uint64_t now_ms)
 	if (c->mq != NULL)
 		keep_alive(c, now_ms);
 	if (c->mq != NULL && c->link != LINK_POISONED)
-		follow_crew(c, now_ms);
+		follow(c, now_ms);
 }
 
 uint64_t broker_next_ms(const struct consumer *c, uint64_t now_ms)
@@ -359,7 +392,8 @@ uint64_t broker_next_ms(const struct consumer *c, uint64_t now_ms)
 	if (c->link == LINK_CONSUMING && c->no_crew_since_ms != 0 &&
 		c->no_crew_since_ms + PAUSE_AFTER_MS < next)
 		next = c->no_crew_since_ms + PAUSE_AFTER_MS;
-	return next;
+	uint64_t trial = breaker_next_ms(&c->breaker);
+	return trial > now_ms && trial < next ? trial : next;
 }
 
 /* ---- settling --------------------------------------------------------------------------------------------------- */

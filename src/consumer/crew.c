@@ -19,6 +19,8 @@ void crew_init(struct consumer *c)
 {
 	c->crew = xcalloc(c->config->workers, sizeof *c->crew);
 	c->batch_limit = 1;
+	c->breaker = (struct breaker){
+		.limit = c->config->breaker_failures, .pause_ms = c->config->breaker_pause_ms};
 	for (uint32_t i = 0; i < c->config->workers; i++) {
 		c->crew[i].owner = c;
 		c->crew[i].index = i;
@@ -73,6 +75,7 @@ void crew_hand(struct crew *crew, struct entry *e)
 
 void crew_void(struct consumer *c)
 {
+	breaker_neither(&c->breaker); /* what was tried is delivered again */
 	for (uint32_t i = 0; i < c->config->workers; i++)
 		c->crew[i].n_hand = 0;
 }
@@ -102,9 +105,83 @@ static void note_due(struct consumer *c, uint64_t in_ms)
 		c->retry_at_ms = now + in_ms;
 }
 
+/* ---- breaker and parked.max -------------------------------------------------------------------- */
+
+bool crew_may_take(const struct consumer *c, uint64_t now_ms)
+{
+	return !c->is_full && breaker_lets_through(&c->breaker, now_ms);
+}
+
+static void note_parked(struct consumer *c, uint64_t now_ms)
+{
+	if (!breaker_parked(&c->breaker, now_ms))
+		return;
+	stats_add(c->slot, STATS_breaker_opened, 1);
+	log_event(L_ERROR, "breaker_open", LS("queue", c->config->queue),
+		LU("parked_in_a_row", c->breaker.in_row), LU("try_every_ms", c->breaker.pause_ms),
+		LS("next", "paused; one message is tried at a time until one is done"));
+}
+
+static void note_done(struct consumer *c)
+{
+	if (breaker_done(&c->breaker))
+		log_event(L_INFO, "breaker_closed", LS("queue", c->config->queue));
+}
+
+static void note_fate(struct consumer *c, enum verdict v)
+{
+	switch (v) {
+	case VERDICT_PARKED:
+		note_parked(c, clock_ms());
+		c->parked++;
+		break;
+	case VERDICT_DONE:
+		note_done(c);
+		break;
+	case VERDICT_KEPT:
+		c->parked++;
+		breaker_neither(&c->breaker);
+		break;
+	case VERDICT_DUPLICATE:
+	case VERDICT_BUSY:
+	case VERDICT_AGAIN:
+	case VERDICT_ALONE:
+	case VERDICT_COUNT:
+		breaker_neither(&c->breaker);
+		break;
+	}
+}
+
+/* Full at the limit; room again a little below it, or every place that becomes free would start and
+ * stop the consumer. */
+static void judge_room(struct consumer *c)
+{
+	uint32_t max = c->config->parked_max;
+	if (!c->is_full && c->parked >= max) {
+		c->is_full = true;
+		log_event(L_ERROR, "parked_full", LS("queue", c->config->queue),
+			LU("parked", c->parked), LU("max", max),
+			LS("next", "paused until some are done, discarded or deleted"));
+	} else if (c->is_full && c->parked < max - max / 10) {
+		c->is_full = false;
+		log_event(L_INFO, "parked_room", LS("queue", c->config->queue),
+			LU("parked", c->parked), LU("max", max));
+	}
+}
+
+static void note_outlook(struct consumer *c, struct reader *r)
+{
+	uint32_t parked = reader_u32(r);
+	c->parked = parked;
+	judge_room(c);
+}
+
+/* ---- verdicts ---------------------------------------------------------------------------------- */
+
 static void settle(struct consumer *c, struct entry *e, enum verdict v)
 {
-	bool is_settled = v == VERDICT_DONE || v == VERDICT_PARKED || v == VERDICT_DUPLICATE;
+	bool is_settled = v == VERDICT_DONE || v == VERDICT_PARKED || v == VERDICT_DUPLICATE ||
+		v == VERDICT_KEPT;
 	if (e->is_streamed && !is_settled)
 		broker_give_back(c, e); /* its body is not ours to offer again */
 	else if (e->is_parking && e->park_reason == PARK_UNDECODABLE && is_settled)
@@ -152,7 +229,9 @@ static void on_verdicts(struct crew *crew, struct bytes payload)
 			stats_add(c->slot, STATS_dropped_verdicts, 1);
 		else
 			settle(c, e, v);
+		note_fate(c, v);
 	}
+	judge_room(c);
 	adapt_batches(crew, failed);
 	if (crew->is_ready)
 		works_again(c);
@@ -178,6 +257,7 @@ static void on_retry(struct crew *crew, struct bytes payload)
 	struct reader r = reader_of(payload);
 	bool ran = reader_u8(&r) != 0;
 	uint64_t next = reader_u64(&r);
+	note_outlook(c, &r);
 
 	FAULT("retry-answer-read");
 	if (crew->task == TASK_CRASHED && ran)
@@ -199,6 +279,7 @@ static void on_ready(struct crew *crew, struct bytes payload)
 	struct reader r = reader_of(payload);
 	crew->is_single = reader_u8(&r) != 0;
 	note_due(crew->owner, reader_u64(&r));
+	note_outlook(crew->owner, &r);
 	crew->is_ready = true;
 	log_event(L_DEBUG, "worker_ready", LU("worker", crew->index + 1));
 }
@@ -381,6 +462,7 @@ void crew_gone(struct consumer *c, uint32_t index, uint32_t life, bool timed_out
 	}
 	if (c->streaming == crew)
 		c->streaming = NULL;
+	breaker_neither(&c->breaker);
 	adapt_batches(crew, true);
 	drop_hand(crew, timed_out, detail);
 	if (crew->task == TASK_RETRY && crew->parked != 0)
@@ -429,9 +511,14 @@ static void give_parking(struct crew *crew, struct entry *e)
 
 static uint32_t batch_limit(const struct crew *crew, const struct entry *first)
 {
-	if (crew->is_single || (first->flags & ITEM_ALONE) != 0)
+	if (crew->is_single || (first->flags & ITEM_ALONE) != 0 || crew->owner->breaker.is_open)
 		return 1;
 	return crew->owner->batch_limit;
+}
+
+static bool is_kept_first(const struct entry *e)
+{
+	return (e->flags & ITEM_KEEP_FIRST) != 0;
 }
 
 static void give_batch(struct crew *crew, struct entry *e)
@@ -451,7 +538,8 @@ static void give_batch(struct crew *crew, struct entry *e)
 		crew_hand(crew, e);
 		e = window_peek(&c->window);
 	} while (e != NULL && crew->n_hand < limit && !e->is_parking &&
-		 (e->flags & ITEM_ALONE) == 0 && bytes + e->message.size <= c->config->batch_bytes);
+		(e->flags & ITEM_ALONE) == 0 && is_kept_first(e) == is_kept_first(crew->hand[0]) &&
+		bytes + e->message.size <= c->config->batch_bytes);
 	for (int i = 0; i < 4; i++)
 		out->data[count_at + (size_t)i] = (uint8_t)(crew->n_hand >> (24 - 8 * i));
 	channel_end(&crew->channel, at);
@@ -490,12 +578,20 @@ static bool is_retrying(const struct consumer *c)
 	return false;
 }
 
+static uint64_t retry_at(const struct consumer *c)
+{
+	return c->retry_at_ms > c->retry_not_before_ms ? c->retry_at_ms : c->retry_not_before_ms;
+}
+
 static bool give_retry(struct crew *crew, uint64_t now_ms)
 {
 	struct consumer *c = crew->owner;
-	/* One at a time, and deliveries in between: a heap of due retries must not stop the queue. */
-	if (c->retry_at_ms > now_ms || is_retrying(c) ||
-		(c->retry_last && window_peek(&c->window) != NULL))
+	const struct entry *e = crew_may_take(c, now_ms) ? window_peek(&c->window) : NULL;
+	/* One at a time, and deliveries in between: a heap of due retries must not stop the queue.
+	 * A run may take the daemon with it, so what the broker has given out often enough is kept
+	 * first. */
+	if (retry_at(c) > now_ms || is_retrying(c) ||
+		(e != NULL && (c->retry_last || is_kept_first(e))))
 		return false;
 	channel_end(&crew->channel, channel_begin(&crew->channel, TO_RETRY));
 	begin_task(crew, TASK_RETRY);
@@ -504,12 +600,19 @@ static bool give_retry(struct crew *crew, uint64_t now_ms)
 	return true;
 }
 
-static bool give_delivery(struct crew *crew)
+/* One whose run killed its worker has been taken already: that is told in any case. */
+static bool is_taken(const struct entry *e)
+{
+	return e->is_parking && e->crashes != 0;
+}
+
+static bool give_delivery(struct crew *crew, uint64_t now_ms)
 {
 	struct consumer *c = crew->owner;
 	struct entry *e = window_peek(&c->window);
-	if (e == NULL)
+	if (e == NULL || (!is_taken(e) && !crew_may_take(c, now_ms)))
 		return false;
+	breaker_try(&c->breaker);
 	if (e->is_parking)
 		give_parking(crew, e);
 	else
@@ -518,10 +621,19 @@ static bool give_delivery(struct crew *crew)
 	return true;
 }
 
+static bool give_body(struct crew *crew, uint64_t now_ms)
+{
+	struct consumer *c = crew->owner;
+	if (!crew_may_take(c, now_ms) || !intake_offer(c, crew))
+		return false;
+	breaker_try(&c->breaker);
+	return true;
+}
+
 /* When somebody is free, everything that is due has been given: what remains is in the future. */
 static uint64_t next_due(const struct consumer *c, uint64_t now_ms)
 {
-	uint64_t next = c->retry_at_ms;
+	uint64_t next = retry_at(c);
 	for (const struct crash *crash = c->crashes; crash != NULL; crash = crash->next)
 		next = crash->not_before_ms < next ? crash->not_before_ms : next;
 	return next > now_ms ? next : UINT64_MAX;
@@ -535,10 +647,10 @@ uint64_t crew_dispatch(struct consumer *c, uint64_t now_ms)
 		struct crew *crew = &c->crew[i];
 		if (!crew->is_ready || crew->task != TASK_NONE)
 			continue;
-		bool given = intake_offer(c, crew);
+		bool given = give_body(crew, now_ms);
 		if (!given && !c->is_draining)
 			given = give_crash(crew, now_ms) || give_retry(crew, now_ms) ||
-				give_delivery(crew);
+				give_delivery(crew, now_ms);
 		if (given) {
 			crew_flush(crew);
 			FAULT("work-sent");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Deliveries on their way in: bodies put together, keys taken out, large ones passed through. */
+#include "consumer/redelivery.h"
 #include "consumer/state.h"
 
 #include "base/fault.h"
@@ -22,6 +23,8 @@ static void finish(struct consumer *c, struct entry *e)
 		return;
 	}
 	source_message_init(&sm, &m);
+	if (redelivery_is_often(&sm.props, m.redelivered, c->config->delivery_limit))
+		e->flags |= ITEM_KEEP_FIRST;
 	buf_clear(&c->key);
 	switch (key_extract(&c->config->key, &sm, &c->key, &err)) {
 	case KEY_OK:

@@ -4,6 +4,7 @@
 #define INBOXD_CONSUMER_STATE_H
 
 #include "base/backoff.h"
+#include "consumer/breaker.h"
 #include "consumer/consumer.h"
 #include "consumer/window.h"
 #include "ipc/channel.h"
@@ -66,6 +67,8 @@ struct consumer {
 	struct backoff backoff;
 	uint64_t next_connect_ms;
 	uint64_t up_since_ms;     /* consuming, as the broker said; 0: not */
+	uint16_t consuming_with;  /* prefetch of the consumer that stands */
+	bool is_trying;           /* it was begun for one message, the breaker being open */
 	uint64_t consume_at_ms;   /* not before; after the broker has cancelled or closed the channel */
 	uint64_t heartbeat_at_ms; /* our own, while nothing is read */
 	sd_event_source *mq_io;
@@ -86,9 +89,13 @@ struct consumer {
 	uint32_t batch_limit;
 	struct crash *crashes;
 	uint64_t retry_at_ms; /* when to ask for due retries; UINT64_MAX: after the next poll */
+	uint64_t retry_not_before_ms; /* what is given out again is kept before anything is run */
 	bool retry_last;      /* a retry was dispatched last: deliveries come first now */
 	uint64_t no_crew_since_ms; /* 0: some worker is ready */
-	bool is_in_doubt; /* paused, and no worker has answered for anything since */
+	bool is_in_doubt; /* paused for want of workers, and none has answered for anything since */
+	struct breaker breaker;
+	uint32_t parked; /* messages that are, as a worker last said, and those since */
+	bool is_full;    /* no more may be */
 
 	/* consumer.c */
 	bool is_draining;
@@ -138,6 +145,8 @@ uint64_t crew_dispatch(struct consumer *c, uint64_t now_ms);
 /* The connection is gone: what workers have in hand is void, though they go on. */
 void crew_void(struct consumer *c);
 bool crew_has_ready(const struct consumer *c);
+/* Whether deliveries may be run, or parked, now: breaker and parked.max. */
+bool crew_may_take(const struct consumer *c, uint64_t now_ms);
 bool crew_is_working(const struct consumer *c);
 /* Tells those who do not know yet where we consume: the vhost, once it is known. */
 void crew_greet(struct consumer *c);

@@ -237,6 +237,7 @@ void window_verdict(struct window *w, struct entry *e, enum verdict v, uint64_t 
 	case VERDICT_DONE:
 	case VERDICT_PARKED:
 	case VERDICT_DUPLICATE:
+	case VERDICT_KEPT:
 		settle(w, e, now_ms);
 		break;
 	case VERDICT_BUSY:

@@ -80,8 +80,10 @@ static const char *const texts[SQL_COUNT] = {
 			 "d.exchange, d.routing_key, d.redelivered, d.properties, "
 			 "@.parked_body(d.id) FROM @.take_due($1::integer, $2::integer, $3::integer, "
 			 "$4::bigint, $5::bigint) d",
-	[SQL_NEXT_DUE] = "SELECT (extract(epoch FROM min(next_at) - clock_timestamp()) * 1000)::bigint "
-			 "FROM @.parked WHERE consumer = $1::integer AND state = 'waiting'",
+	[SQL_LOOK_OUT] = "SELECT (SELECT (extract(epoch FROM min(next_at) - clock_timestamp()) * 1000)::bigint "
+			 "FROM @.parked WHERE consumer = $1::integer AND state = 'waiting'), "
+			 "(SELECT count(*) FROM (SELECT FROM @.parked WHERE consumer = $1::integer AND "
+			 "state <> 'discarded' LIMIT $2::bigint) p)",
 	[SQL_ADOPT_KEY] = "SELECT @.adopt_key($1::bigint, $2::bigint, $3::bytea, $4::bytea)",
 	[SQL_GIVE_BACK] = "SELECT @.give_back($1::bigint, $2::bigint)",
 	[SQL_COUNT_CRASH] = "SELECT @.count_crash($1::bigint, $2::bigint, $3, $4, $5::integer, "

@@ -153,8 +153,12 @@ enum rc inbox_take_due(struct inbox *x, uint64_t lease_ms, bool *ret_found, stru
 	struct err *err) MUST_CHECK;
 void due_done(struct due *d);
 
-/* Milliseconds until the next waiting message is due; UINT64_MAX: none waits. */
-enum rc inbox_next_due(struct inbox *x, uint64_t *ret_ms, struct err *err) MUST_CHECK;
+/* What is parked. */
+struct outlook {
+	uint64_t next_due_ms; /* until the next waiting message is due; UINT64_MAX: none waits */
+	uint32_t parked;      /* rows, discarded ones apart; counted up to parked.max */
+};
+enum rc inbox_look_out(struct inbox *x, struct outlook *ret, struct err *err) MUST_CHECK;
 
 /* A retry whose row has no key although today's rule finds one: the row gets it (PARK_PARKED: run it under
  * that key), or turns out to be PARK_PRESENT, PARK_MISMATCH, PARK_BUSY or PARK_DROPPED: not to be run. */

@@ -107,16 +107,18 @@ void due_done(struct due *d)
 	d->result = NULL;
 }
 
-enum rc inbox_next_due(struct inbox *x, uint64_t *ret_ms, struct err *err)
+enum rc inbox_look_out(struct inbox *x, struct outlook *ret, struct err *err)
 {
-	struct number_text id;
-	const struct db_value arg = value_int(&id, x->id);
+	struct number_text id, most;
+	const struct db_value args[] = {
+		value_int(&id, x->id), value_int(&most, x->consumer->parked_max)};
 	AUTO(result) struct db_result *res = NULL;
-	if (db_exec(x->db, x->sql[SQL_NEXT_DUE], 1, &arg, true, &res, err) != RC_OK)
-		return err_ctx(err, "looking for waiting messages");
+	if (db_exec(x->db, x->sql[SQL_LOOK_OUT], 2, args, true, &res, err) != RC_OK)
+		return err_ctx(err, "looking for parked messages");
 	bool none = db_result_value(res, 0, 0).data == NULL;
 	int64_t ms = number(res, 0);
-	*ret_ms = none ? UINT64_MAX : ms > 0 ? (uint64_t)ms : 0;
+	ret->next_due_ms = none ? UINT64_MAX : ms > 0 ? (uint64_t)ms : 0;
+	ret->parked = (uint32_t)number(res, 1);
 	return RC_OK;
 }
 

@@ -11,6 +11,7 @@ const char *verdict_name(enum verdict v)
 		[VERDICT_BUSY] = "busy",
 		[VERDICT_AGAIN] = "again",
 		[VERDICT_ALONE] = "alone",
+		[VERDICT_KEPT] = "kept",
 	};
 	return v < VERDICT_COUNT ? names[v] : "?";
 }
@@ -24,6 +25,7 @@ const char *park_reason_name(enum park_reason r)
 		[PARK_UNDECODABLE] = "undecodable",
 		[PARK_CRASHED] = "crashed",
 		[PARK_TIMED_OUT] = "timed_out",
+		[PARK_REDELIVERED] = "redelivered",
 	};
 	return r < PARK_REASON_COUNT ? names[r] : "?";
 }

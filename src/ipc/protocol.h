@@ -23,12 +23,13 @@ enum frame_type {
 	TO_CRASHED,     /* i64 parked, i64 token, u8 timed out, detail: answered by FROM_RETRY */
 
 	/* worker -> consumer */
-	FROM_READY = 64, /* u8 most, u64 next_due_ms: connected, registered, handler open; most: 1 if
-			  * the handler takes one message at a time, else 0 */
+	FROM_READY = 64, /* u8 most, u64 next_due_ms, u32 parked: connected, registered, handler open;
+			  * most: 1 if the handler takes one message at a time, else 0; parked: messages
+			  * that are, discarded ones apart, counted up to parked.max */
 	FROM_DOWN,       /* u8 rc, text: cannot work now; the worker goes on trying by itself */
 	FROM_VERDICTS,   /* u32 n, u64 next_due_ms, then n times ref, u8 verdict */
 	FROM_TAKEN,      /* i64 parked, i64 token: about to run this retry */
-	FROM_RETRY,      /* u8 ran, u64 next_due_ms */
+	FROM_RETRY,      /* u8 ran, u64 next_due_ms, u32 parked */
 };
 
 /* A delivery, as the consumer knows it. */
@@ -45,6 +46,7 @@ enum verdict {
 	VERDICT_BUSY,      /* key in hand elsewhere: offer it again later */
 	VERDICT_AGAIN,     /* nothing happened, or nobody knows: offer it again */
 	VERDICT_ALONE,     /* the batch failed: run it alone */
+	VERDICT_KEPT,      /* not run yet, but kept in inboxd.parked and due, committed: settle it */
 	VERDICT_COUNT,
 };
 const char *verdict_name(enum verdict v);
@@ -57,6 +59,7 @@ enum park_reason {
 	PARK_UNDECODABLE,
 	PARK_CRASHED,
 	PARK_TIMED_OUT,
+	PARK_REDELIVERED,
 	PARK_REASON_COUNT,
 };
 const char *park_reason_name(enum park_reason r);
@@ -65,6 +68,7 @@ enum item_flag {
 	ITEM_ALONE = 1,      /* runs alone: a failure uses an attempt */
 	ITEM_CONCURRENT = 2, /* met its twin in this process: a duplicate of that cause */
 	ITEM_AGAIN = 4,      /* given out before, and what became of that is not known */
+	ITEM_KEEP_FIRST = 8, /* given out often: not run before it is kept in inboxd.parked */
 };
 
 struct item {

@@ -83,10 +83,20 @@ static void prepare_claims(struct batch *b)
 
 /* ---- inside ----------------------------------------------------------------------------------------- */
 
-static bool is_to_be_handled(const struct job *job)
+static bool is_new(const struct job *job)
 {
 	return job->claim != NULL &&
 	       (job->claim->state == CLAIM_NEW || job->claim->state == CLAIM_UNKEYED);
+}
+
+static bool is_kept_first(const struct job *job)
+{
+	return (job->item.flags & ITEM_KEEP_FIRST) != 0;
+}
+
+static bool is_to_be_handled(const struct job *job)
+{
+	return is_new(job) && !is_kept_first(job);
 }
 
 /* What an earlier try of the same transaction has left. */
@@ -264,6 +274,18 @@ static void look_closer(struct worker *w, struct job *job)
 	job->verdict = worker_park(w, &park, job->item.flags);
 }
 
+/* The broker gives it out again and again: from the database its runs are counted. */
+static void keep_first(struct worker *w, struct job *job)
+{
+	struct park park = park_of(job);
+	park.state = "waiting";
+	park.reason = park_reason_name(PARK_REDELIVERED);
+	park.detail = "given out by the broker before, and not known to be done";
+	job->verdict = worker_park(w, &park, job->item.flags);
+	if (job->verdict == VERDICT_PARKED)
+		job->verdict = VERDICT_KEPT;
+}
+
 static void count_done(struct worker *w, const struct job *job)
 {
 	bool is_unkeyed = job->claim->state == CLAIM_UNKEYED;
@@ -280,7 +302,9 @@ static void conclude(struct worker *w, struct job *job)
 	switch (job->claim->state) {
 	case CLAIM_NEW:
 	case CLAIM_UNKEYED:
-		if (job->claim->is_handled) {
+		if (is_kept_first(job)) {
+			keep_first(w, job);
+		} else if (job->claim->is_handled) {
 			job->verdict = VERDICT_DONE;
 			count_done(w, job);
 		} else if (job->host->verdict != HOST_NOT_RUN) {

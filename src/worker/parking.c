@@ -9,11 +9,17 @@
 
 #include <assert.h>
 
+static bool is_kept_first(const struct park *park)
+{
+	return strcmp(park->reason, park_reason_name(PARK_REDELIVERED)) == 0;
+}
+
 static enum log_level level_of(const struct park *park, enum park_outcome outcome)
 {
 	if (outcome == PARK_MISMATCH || strcmp(park->state != NULL ? park->state : "", "failed") == 0)
 		return L_WARNING;
-	return L_INFO;
+	/* After a lost connection these are as many as were held. */
+	return is_kept_first(park) ? L_DEBUG : L_INFO;
 }
 
 static void count_parked(struct worker *w, const struct park *park)
@@ -22,7 +28,7 @@ static void count_parked(struct worker *w, const struct park *park)
 		"no_key", "unusable_key", "too_large", "undecodable"};
 	enum stats_counter c = STATS_failed;
 	if (strcmp(park->state, "waiting") == 0)
-		c = STATS_retried;
+		c = is_kept_first(park) ? STATS_kept : STATS_retried;
 	for (size_t i = 0; i < sizeof of_message / sizeof of_message[0]; i++)
 		if (strcmp(park->reason, of_message[i]) == 0)
 			c = STATS_rejected;
@@ -64,7 +70,7 @@ static enum verdict conclude(
 		note_due(w, 0);
 		stats_add(w->slot, STATS_retried, 1);
 		worker_log(L_INFO, "revived", park->key, m, 0, "sent_again", NULL);
-		return VERDICT_PARKED;
+		return VERDICT_KEPT;
 	case PARK_BUSY:
 		return VERDICT_BUSY;
 	case PARK_AGAIN:

@@ -11,12 +11,24 @@ enum {
 	LEASE_MARGIN_MS = 30000, /* over the handler's limit: time to be killed and noticed */
 };
 
-static void answer(struct worker *w, bool ran, uint64_t next_due_ms)
+static void answer(struct worker *w, bool ran, const struct outlook *o)
 {
 	size_t at = channel_begin(&w->channel, FROM_RETRY);
 	buf_add_byte(&w->channel.out, ran);
-	buf_add_u64(&w->channel.out, next_due_ms < w->next_due_ms ? next_due_ms : w->next_due_ms);
+	buf_add_u64(
+		&w->channel.out, o->next_due_ms < w->next_due_ms ? o->next_due_ms : w->next_due_ms);
+	buf_add_u32(&w->channel.out, o->parked);
 	channel_end(&w->channel, at);
+}
+
+/* Without a session nobody knows; the next one tells. */
+static struct outlook look_out(struct worker *w)
+{
+	struct outlook o = {.next_due_ms = UINT64_MAX, .parked = 0};
+	struct err err;
+	if (w->db != NULL && inbox_look_out(&w->inbox, &o, &err) != RC_OK)
+		worker_lost(w, &err);
+	return o;
 }
 
 /* The consumer must know which one it is if we die over it. */
@@ -123,7 +135,6 @@ void retry_run(struct worker *w)
 	struct due due;
 	struct err err;
 	bool found = false;
-	uint64_t next_ms = UINT64_MAX;
 	uint64_t lease_ms = w->consumer->handler_timeout_ms + LEASE_MARGIN_MS;
 
 	if (w->db != NULL && inbox_take_due(&w->inbox, lease_ms, &found, &due, &err) != RC_OK)
@@ -133,9 +144,8 @@ void retry_run(struct worker *w)
 		run_due(w, &due);
 		due_done(&due);
 	}
-	if (w->db != NULL && inbox_next_due(&w->inbox, &next_ms, &err) != RC_OK)
-		worker_lost(w, &err);
-	answer(w, found, next_ms);
+	const struct outlook o = look_out(w);
+	answer(w, found, &o);
 }
 
 void retry_crashed(struct worker *w, struct bytes payload)
@@ -159,5 +169,6 @@ void retry_crashed(struct worker *w, struct bytes payload)
 	if (outcome == PARK_PARKED)
 		stats_add(w->slot, timed_out ? STATS_timed_out : STATS_crashed, 1);
 	/* Not counted yet (the dead session still holds the key): the consumer asks again. */
-	answer(w, outcome != PARK_BUSY, UINT64_MAX);
+	const struct outlook o = look_out(w);
+	answer(w, outcome != PARK_BUSY, &o);
 }

@@ -69,7 +69,7 @@ void parking_piece(struct worker *w, struct bytes piece);
 void parking_end(struct worker *w);
 void parking_abort(struct worker *w);
 
-/* Parks one message, logs and counts it.  VERDICT_PARKED, _DUPLICATE, _BUSY or _AGAIN; on a lost
+/* Parks one message, logs and counts it.  VERDICT_PARKED, _KEPT, _DUPLICATE, _BUSY or _AGAIN; on a lost
  * session worker_lost has been called. */
 enum verdict worker_park(struct worker *w, const struct park *park, uint8_t item_flags);
 

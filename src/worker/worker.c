@@ -34,11 +34,12 @@ void worker_answer(struct worker *w, const struct answer *answers, size_t n)
 	channel_end(&w->channel, at);
 }
 
-static void say_ready(struct worker *w, uint64_t next_due_ms)
+static void say_ready(struct worker *w, const struct outlook *outlook)
 {
 	size_t at = channel_begin(&w->channel, FROM_READY);
 	buf_add_byte(&w->channel.out, host_uses_conn(w->host));
-	buf_add_u64(&w->channel.out, next_due_ms);
+	buf_add_u64(&w->channel.out, outlook->next_due_ms);
+	buf_add_u32(&w->channel.out, outlook->parked);
 	channel_end(&w->channel, at);
 }
 
@@ -107,7 +108,7 @@ void worker_succeeded(struct worker *w)
 }
 
 /* Connected, checked, registered, debts paid, handler open: or closed again. */
-static enum rc connect_once(struct worker *w, uint64_t *ret_next_due_ms, struct err *err)
+static enum rc connect_once(struct worker *w, struct outlook *ret, struct err *err)
 {
 	const struct config_consumer *c = w->consumer;
 	AUTO(buf) struct buf errors = {0};
@@ -129,7 +130,7 @@ static enum rc connect_once(struct worker *w, uint64_t *ret_next_due_ms, struct 
 		rc = host_open(w->host, w->db, &errors, err);
 	watch(w, false);
 	if (rc == RC_OK)
-		rc = inbox_next_due(&w->inbox, ret_next_due_ms, err);
+		rc = inbox_look_out(&w->inbox, ret, err);
 	if (rc != RC_OK)
 		disconnect(w);
 	return rc;
@@ -138,11 +139,11 @@ static enum rc connect_once(struct worker *w, uint64_t *ret_next_due_ms, struct 
 bool worker_connect(struct worker *w)
 {
 	struct err err = {.rc = RC_OK};
-	uint64_t next_due_ms = UINT64_MAX;
-	if (connect_once(w, &next_due_ms, &err) == RC_OK) {
+	struct outlook outlook;
+	if (connect_once(w, &outlook, &err) == RC_OK) {
 		stats_add(w->slot, STATS_connects, 1);
 		FAULT("database-connected");
-		say_ready(w, next_due_ms);
+		say_ready(w, &outlook);
 		return true;
 	}
 	say_down(w, &err);

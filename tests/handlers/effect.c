@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* The handler of the integration tests: writes one row for each run that is committed, and does
- * what the header "act" of the message says: ok, absent     one row sleep:MS       one row, then
- * sleeps retry:N        asks for a retry while it was started less than N times before reject
- * refuses the message sql            a statement that fails, whose error is returned crash dies of
- * a signal, behind its row crash-once:F   the same unless the file F exists, which it makes exit
- * calls exit(0) hang           never returns Options: table (of the rows), key (source of its
- * column; message_id), delay_ms (of every message). */
+/* The handler of the integration tests: writes one row for each run that is committed, and does what the
+ * header "act" of the message says:
+ *
+ *   ok, absent        one row
+ *   sleep:MS          one row, then sleeps
+ *   retry:N           asks for a retry while it was started less than N times before
+ *   reject            refuses the message
+ *   reject-unless:F   the same unless the file F exists
+ *   sql               a statement that fails, whose error is returned
+ *   crash             dies of a signal, behind its row
+ *   crash-once:F      the same unless the file F exists, which it makes
+ *   exit              calls exit(0)
+ *   hang              never returns
+ *   end-daemon        kills the supervisor, which takes everybody with it
+ *
+ * Options: table (of the rows), key (source of its column; message_id), delay_ms (of every message). */
 #include <inboxd/handler.h>
 
 #include <fcntl.h>
@@ -96,6 +105,14 @@ static void crash_unless(const char *file)
 	(void)raise(SIGSEGV);
 }
 
+/* As the kernel does where memory runs out: everybody at once. */
+static void end_daemon(void)
+{
+	(void)kill(getppid(), SIGKILL);
+	for (;;)
+		(void)pause();
+}
+
 static int32_t act_on(const struct inboxd_host *host, struct inboxd_call *call, const char *act)
 {
 	if (strncmp(act, "sleep:", 6) == 0)
@@ -104,12 +121,16 @@ static int32_t act_on(const struct inboxd_host *host, struct inboxd_call *call, 
 		return host->retry(call, "not yet", 0);
 	else if (strcmp(act, "reject") == 0)
 		return host->reject(call, "never");
+	else if (strncmp(act, "reject-unless:", 14) == 0 && access(act + 14, F_OK) != 0)
+		return host->reject(call, "not as long as the file is missing");
 	else if (strcmp(act, "sql") == 0)
 		return host->exec(call, "SELECT 1/0", 0, NULL, NULL);
 	else if (strcmp(act, "crash") == 0)
 		crash_unless(NULL);
 	else if (strncmp(act, "crash-once:", 11) == 0)
 		crash_unless(act + 11);
+	else if (strcmp(act, "end-daemon") == 0)
+		end_daemon();
 	else if (strcmp(act, "exit") == 0)
 		exit(0);
 	while (strcmp(act, "hang") == 0)

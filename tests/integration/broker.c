@@ -72,19 +72,35 @@ void broker_close(struct world *w)
 
 /* ---- queues ---------------------------------------------------------------------------------- */
 
-void queue_declare(struct world *w, const char *queue, const char *type)
+static void remember(const char *queue)
 {
-	amqp_table_entry_t entry = {.key = text_bytes("x-queue-type"),
-		.value = {.kind = AMQP_FIELD_KIND_UTF8,
-			.value.bytes = text_bytes(type ? type : "classic")}};
-	amqp_table_t arguments = {.num_entries = type != NULL, .entries = &entry};
-	(void)amqp_queue_declare(w->broker, PLAIN, text_bytes(queue), 0, 1, 0, 0, arguments);
-	must_reply(w, "queue.declare");
 	for (size_t i = 0; i < n_declared; i++)
 		if (strcmp(declared[i], queue) == 0)
 			return;
 	ck_assert_uint_lt(n_declared, sizeof declared / sizeof declared[0]);
 	(void)snprintf(declared[n_declared++], sizeof declared[0], "%s", queue);
+}
+
+void queue_declare_limited(struct world *w, const char *queue, const char *type, int32_t limit)
+{
+	amqp_table_entry_t entries[] = {
+		{.key = text_bytes("x-queue-type"),
+			.value = {.kind = AMQP_FIELD_KIND_UTF8,
+				.value.bytes = text_bytes(type != NULL ? type : "classic")}},
+		{.key = text_bytes("x-delivery-limit"),
+			.value = {.kind = AMQP_FIELD_KIND_I32, .value.i32 = limit}},
+	};
+	/* Without a type none is named: some tests find a queue that was declared so. */
+	amqp_table_t arguments = {
+		.num_entries = limit > 0 ? 2 : type != NULL ? 1 : 0, .entries = entries};
+	(void)amqp_queue_declare(w->broker, PLAIN, text_bytes(queue), 0, 1, 0, 0, arguments);
+	must_reply(w, "queue.declare");
+	remember(queue);
+}
+
+void queue_declare(struct world *w, const char *queue, const char *type)
+{
+	queue_declare_limited(w, queue, type, 0);
 }
 
 void queue_delete(struct world *w, const char *queue)
@@ -196,6 +212,26 @@ void publish_many(struct world *w, const char *queue, const char *prefix, int n)
 		publish(w, queue, &(struct msg){.id = id, .body = body});
 	}
 	publish_confirm(w);
+}
+
+int requeue_messages(struct world *w, const char *queue)
+{
+	uint64_t tag = 0;
+	for (int n = 0;; n++) {
+		amqp_rpc_reply_t r = amqp_basic_get(w->broker, PLAIN, text_bytes(queue), 0);
+		ck_assert_int_eq(r.reply_type, AMQP_RESPONSE_NORMAL);
+		if (r.reply.id == AMQP_BASIC_GET_EMPTY_METHOD) {
+			if (n != 0)
+				ck_assert_int_eq(amqp_basic_nack(w->broker, PLAIN, tag, 1, 1), 0);
+			return n;
+		}
+		tag = ((amqp_basic_get_ok_t *)r.reply.decoded)->delivery_tag;
+		amqp_message_t m;
+		r = amqp_read_message(w->broker, PLAIN, &m, 0);
+		ck_assert_int_eq(r.reply_type, AMQP_RESPONSE_NORMAL);
+		amqp_destroy_message(&m);
+		amqp_maybe_release_buffers(w->broker);
+	}
 }
 
 int move_messages(struct world *w, const char *from, const char *to)

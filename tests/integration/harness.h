@@ -84,6 +84,8 @@ struct msg {
 
 /* Declares a durable queue with a type (NULL: classic); deletes one. */
 void queue_declare(struct world *w, const char *queue, const char *type);
+/* The same with an x-delivery-limit. */
+void queue_declare_limited(struct world *w, const char *queue, const char *type, int32_t limit);
 void queue_delete(struct world *w, const char *queue);
 void queue_bind(struct world *w, const char *queue, const char *exchange, const char *routing_key);
 
@@ -92,6 +94,8 @@ void publish(struct world *w, const char *queue, const struct msg *m);
 void publish_confirm(struct world *w);
 /* n messages with ids PREFIX0… and their number as body, confirmed. */
 void publish_many(struct world *w, const char *queue, const char *prefix, int n);
+/* Gets everything that is in a queue and gives it back: the next delivery is a redelivery. */
+int requeue_messages(struct world *w, const char *queue);
 /* Moves everything that is in one queue to another, every property and byte as it is. */
 int move_messages(struct world *w, const char *from, const char *to);
 

@@ -785,7 +785,7 @@ START_TEST(a_session_lost_while_parking_or_retrying_is_never_taken_for_success)
 	struct park_stream stream = {0};
 	struct due due;
 	bool found;
-	uint64_t ms;
+	struct outlook o;
 
 	session_terminate(&world.a);
 	never_ok(inbox_park(&world.a.x, &p, &outcome, NULL, &world.err), "park");
@@ -812,7 +812,7 @@ START_TEST(a_session_lost_while_parking_or_retrying_is_never_taken_for_success)
 	never_ok(inbox_count_crash(&world.a.x, 1, 1, "crashed", "", &outcome, &world.err),
 		"count_crash");
 	session_terminate(&world.a);
-	never_ok(inbox_next_due(&world.a.x, &ms, &world.err), "next_due");
+	never_ok(inbox_look_out(&world.a.x, &o, &world.err), "look_out");
 	session_terminate(&world.a);
 	never_ok(inbox_register(&world.a.x, "/", &world.err), "register");
 	session_terminate(&world.a);

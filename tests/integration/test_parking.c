@@ -79,21 +79,22 @@ END_TEST
 
 START_TEST(a_waiting_message_is_due_after_its_delay)
 {
-	uint64_t ms;
+	struct outlook o;
 	inbox_world_begin("");
-	MUST_OK(inbox_next_due(&world.a.x, &ms, &world.err));
-	ck_assert_uint_eq(ms, UINT64_MAX);
+	MUST_OK(inbox_look_out(&world.a.x, &o, &world.err));
+	ck_assert_uint_eq(o.next_due_ms, UINT64_MAX);
 	const struct message m = message_of(body);
 	struct park p = park_of(&m, "\001k", 'x', "waiting");
 	p.delay_ms = 3600000;
 	ck_assert_int_eq(park(&world.a, &p), PARK_PARKED);
-	MUST_OK(inbox_next_due(&world.a.x, &ms, &world.err));
-	ck_assert_uint_le(ms, 3600000);
-	ck_assert_uint_ge(ms, 3500000);
+	MUST_OK(inbox_look_out(&world.a.x, &o, &world.err));
+	ck_assert_uint_le(o.next_due_ms, 3600000);
+	ck_assert_uint_ge(o.next_due_ms, 3500000);
 	p = park_of(&m, "\001l", 'x', "waiting");
 	ck_assert_int_eq(park(&world.a, &p), PARK_PARKED);
-	MUST_OK(inbox_next_due(&world.a.x, &ms, &world.err));
-	ck_assert_uint_eq(ms, 0);
+	MUST_OK(inbox_look_out(&world.a.x, &o, &world.err));
+	ck_assert_uint_eq(o.next_due_ms, 0);
+	ck_assert_uint_eq(o.parked, 2);
 	inbox_world_end();
 }
 END_TEST

@@ -77,6 +77,11 @@ START_TEST(fills_in_every_default_of_a_consumer)
 	ck_assert_uint_eq(o->retry_delays_ms[2], 600000);
 	ck_assert_uint_eq(o->retry_jitter_percent, 20);
 	ck_assert_uint_eq(o->crash_limit, 3);
+	ck_assert_uint_eq(o->delivery_limit, 20);
+	ck_assert_uint_eq(o->breaker_failures, 10);
+	ck_assert_uint_eq(o->breaker_pause_ms, 30000);
+	ck_assert_uint_eq(o->parked_max, 10000);
+	ck_assert_uint_eq(o->broker->consumer_timeout_ms, 1800000);
 	ck_assert(!o->topology.declare);
 	ck_assert_uint_eq(options_count(o->options, ""), 0);
 	ck_assert_ptr_nonnull(o->print);
@@ -131,8 +136,9 @@ START_TEST(takes_every_value_of_a_consumer)
 		"    on_missing_key: body\n    fingerprint: [json:/amount]\n    workers: 4\n"
 		"    prefetch: 65535\n    prefetch_bytes: 1000000\n"
 		"    batch: {max: 1, bytes: 1KiB, time: 2s}\n    max_message_bytes: 512MiB\n"
-		"    handler_timeout: 1h\n    retry: {immediate: 0, delays: [], jitter: 0%}\n"
-		"    crash_limit: 1\n"));
+		"    handler_timeout: 10m\n    retry: {immediate: 0, delays: [], jitter: 0%}\n"
+		"    crash_limit: 1\n    delivery_limit: 7\n    parked: {max: 5}\n"
+		"    breaker: {failures: 3, pause: 1s}\n"));
 	const struct config_consumer *o = c->consumers[0];
 	ck_assert_str_eq(o->identity, "shop.orders-1");
 	ck_assert_uint_eq(o->key.n, 2);
@@ -145,11 +151,29 @@ START_TEST(takes_every_value_of_a_consumer)
 	ck_assert_uint_eq(o->batch_bytes, 1024);
 	ck_assert_uint_eq(o->batch_time_ms, 2000);
 	ck_assert_uint_eq(o->max_message_bytes, 512 << 20);
-	ck_assert_uint_eq(o->handler_timeout_ms, 3600000);
+	ck_assert_uint_eq(o->handler_timeout_ms, 600000);
 	ck_assert_uint_eq(o->retry_immediate, 0);
 	ck_assert_uint_eq(o->n_retry_delays, 0);
 	ck_assert_uint_eq(o->retry_jitter_percent, 0);
 	ck_assert_uint_eq(o->crash_limit, 1);
+	ck_assert_uint_eq(o->delivery_limit, 7);
+	ck_assert_uint_eq(o->parked_max, 5);
+	ck_assert_uint_eq(o->breaker_failures, 3);
+	ck_assert_uint_eq(o->breaker_pause_ms, 1000);
+	config_free(c);
+}
+END_TEST
+
+START_TEST(takes_the_delivery_limit_from_the_declared_queue)
+{
+	struct config *c = config_of(CONSUMER("    topology: {type: quorum, arguments: {x-delivery-limit: 3}}\n"));
+	ck_assert_uint_eq(c->consumers[0]->delivery_limit, 3);
+	config_free(c);
+	c = config_of(CONSUMER("    topology: {arguments: {x-delivery-limit: \"3\"}}\n"));
+	ck_assert_uint_eq(c->consumers[0]->delivery_limit, 20);
+	config_free(c);
+	c = config_of(CONSUMER("    delivery_limit: 6\n    topology: {arguments: {x-delivery-limit: 3}}\n"));
+	ck_assert_uint_eq(c->consumers[0]->delivery_limit, 6);
 	config_free(c);
 }
 END_TEST
@@ -346,6 +370,7 @@ END_TEST
 
 UNIT_SUITE("config/config", fills_in_every_default, fills_in_every_default_of_a_consumer,
 	takes_every_value_of_a_broker_and_a_database, takes_every_value_of_a_consumer,
+	takes_the_delivery_limit_from_the_declared_queue,
 	computes_prefetch_from_workers_and_batch_and_caps_it,
 	declares_a_queue_only_where_topology_stands, takes_arguments_with_the_type_of_their_form,
 	takes_bindings_in_their_order, keeps_texts_that_look_like_something_else,

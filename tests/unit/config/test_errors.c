@@ -72,8 +72,9 @@ START_TEST(refuses_values_at_both_ends_of_their_ranges)
 		{"prefetch", "1", "65535", NULL, "65536"},
 		{"prefetch_bytes", "1KiB", "64GiB", "1023", "65GiB"},
 		{"max_message_bytes", "1KiB", "512MiB", "1023B", "536870913"},
-		{"handler_timeout", "10ms", "1d", "9ms", "86400001ms"},
+		{"handler_timeout", "10ms", "15m", "9ms", "86400001ms"},
 		{"crash_limit", "1", "1000", "0", "1001"},
+		{"delivery_limit", "1", "1000000", "0", "1000001"},
 	};
 	for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
 		const char *good[] = {ranges[i].low, ranges[i].high};
@@ -469,7 +470,19 @@ START_TEST(never_crashes_on_options_of_the_wrong_kind)
 }
 END_TEST
 
+START_TEST(refuses_a_handler_that_may_outlast_the_brokers_patience)
+{
+	static const char hint[] = "that is consumer_timeout of broker \"default\", now 1800 s; if "
+				   "RabbitMQ waits longer, say so there";
+	CHECK({"handler_timeout: 901s", 22,
+		"handler_timeout must be at most half of what the broker waits for an acknowledgement",
+		hint});
+	config_free(config_of("broker: {consumer_timeout: 2h}\n" CONSUMER("    handler_timeout: 1h\n")));
+}
+END_TEST
+
 UNIT_SUITE("config/errors", refuses_counts_that_are_none,
+	refuses_a_handler_that_may_outlast_the_brokers_patience,
 	refuses_values_at_both_ends_of_their_ranges, refuses_durations_and_sizes_without_sense,
 	refuses_words_that_are_none_and_names_the_nearest,
 	refuses_names_and_handlers_that_cannot_be_some, refuses_texts_beyond_what_the_broker_takes,
