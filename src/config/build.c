@@ -134,8 +134,11 @@ static void read_entry(
 	struct level child = {
 		yaml_find(at->own, o->name), yaml_find(at->beneath, o->name), at->place};
 	size_t mark = read_enter(r, o->name);
-	if (child.own != NULL)
+	if (child.own != NULL) {
 		child.place = yaml_key_place(at->own, o->name);
+		if ((o->flags & OPTION_WHOLE) != 0)
+			child.beneath = NULL;
+	}
 	if (o->type == OPTION_SECTION)
 		build_section(r, o->child, &child, base);
 	else if (o->type == OPTION_FREE)

@@ -144,6 +144,42 @@ static void check_rule(struct reading *r, const struct level *at, const struct r
 	read_leave(r, mark);
 }
 
+/* ---- dead letters -------------------------------------------------------------------------- */
+
+static void check_dead_letter(
+	struct reading *r, const struct yaml_node *own, const struct config_consumer *c)
+{
+	const struct yaml_node *map = yaml_find(own, "dead_letter");
+	const char *exchange = c->dead_letter.exchange, *key = c->dead_letter.routing_key;
+	if (map == NULL || map->kind != NODE_MAP)
+		return;
+	size_t mark = read_enter(r, "dead_letter");
+	if (yaml_find(map, "exchange") == NULL && key != NULL)
+		fault(r, map, "routing_key", "needs an exchange",
+			"set exchange; \"\" is the default exchange, whose routing keys are queues");
+	if (exchange != NULL && exchange[0] == '\0' && yaml_find(map, "routing_key") == NULL)
+		fault(r, map, "exchange", "\"\" needs a routing_key",
+			"by its own routing key a message would come back to the queue it is from; "
+			"set routing_key to the queue that dead letters are meant for");
+	read_leave(r, mark);
+}
+
+/* A message that fails, comes back as one that was sent again, and fails, for ever. */
+static void check_no_circle(
+	struct reading *r, const struct level *at, const struct config_consumer *c)
+{
+	const char *exchange = c->dead_letter.exchange, *key = c->dead_letter.routing_key;
+	if (exchange == NULL || exchange[0] != '\0' || key == NULL || c->queue == NULL ||
+		strcmp(key, c->queue) != 0)
+		return;
+	const struct yaml_node *own = yaml_find(at->own, "dead_letter");
+	size_t mark = read_enter(r, "dead_letter");
+	read_error(r, own != NULL ? yaml_key_place(at->own, "dead_letter") : at->place,
+		"leads back to the consumer's own queue");
+	read_hint(r, "name another queue, or write dead_letter: {}");
+	read_leave(r, mark);
+}
+
 void check_rules(struct reading *r, const struct level *at, struct config_consumer *c)
 {
 	const struct rule key = {"key", &c->key_sources, parse_key, done_key};
@@ -151,6 +187,7 @@ void check_rules(struct reading *r, const struct level *at, struct config_consum
 		"fingerprint", &c->fingerprint_sources, parse_fingerprint, done_fingerprint};
 	check_rule(r, at, &key, c);
 	check_rule(r, at, &fingerprint, c);
+	check_dead_letter(r, at->own, c);
 }
 
 /* ---- broker and database of a consumer ----------------------------------------------------- */
@@ -244,6 +281,7 @@ void check_consumer(struct reading *r, const struct level *at, struct config_con
 	check_rules(r, at, c);
 	find_servers(r, at, c);
 	check_time(r, at, c);
+	check_no_circle(r, at, c);
 	if (c->topology.type != NULL && strcmp(c->topology.type, "quorum") == 0 &&
 		!c->topology.durable && yaml_find(topology, "durable") != NULL) {
 		size_t mark = read_enter(r, "topology");

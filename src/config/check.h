@@ -8,7 +8,8 @@
 /* A broker's log in and TLS. */
 void check_broker(struct reading *r, const struct yaml_node *own, const struct config_broker *b);
 
-/* Compiles key and fingerprint; errors stand at the source that is wrong. */
+/* Compiles key and fingerprint, errors stand at the source that is wrong; looks at where dead letters
+ * go. */
 void check_rules(struct reading *r, const struct level *at, struct config_consumer *c);
 
 /* check_rules, and finds broker and database, and the topology. */

@@ -104,6 +104,10 @@ struct config_consumer {
 	uint32_t breaker_failures; /* parked in a row */
 	uint32_t breaker_pause_ms;
 	uint32_t parked_max;
+	struct {
+		char *exchange;    /* NULL: nothing is sent */
+		char *routing_key; /* NULL: the message's own */
+	} dead_letter;
 	struct config_topology topology;
 	struct options
 		*options; /* the handler's own; never NULL; empty in a consumer process's copy */

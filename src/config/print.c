@@ -317,6 +317,9 @@ static void print_option(struct printing *p, const struct option *o, const void 
 	if (o->child == SECTION_TOPOLOGY &&
 		!((const struct config_consumer *)base)->topology.declare)
 		return;
+	if (o->child == SECTION_DEAD_LETTER &&
+		((const struct config_consumer *)base)->dead_letter.exchange == NULL)
+		return;
 	if (o->child == SECTION_TLS && !has_tls(base))
 		return;
 	if (o->type == OPTION_SECTION)

@@ -377,6 +377,11 @@ static const struct option consumer[] = {
 		.type = OPTION_SECTION,
 		.child = SECTION_PARKED,
 		.help = "how much may be parked"},
+	{.name = "dead_letter",
+		.type = OPTION_SECTION,
+		.child = SECTION_DEAD_LETTER,
+		.flags = OPTION_WHOLE,
+		.help = "where a message is sent that has failed for good"},
 	{.name = "topology",
 		.type = OPTION_SECTION,
 		.child = SECTION_TOPOLOGY,
@@ -465,6 +470,21 @@ static const struct option parked[] = {
 		.help = "messages parked, discarded ones apart; then the consumer pauses"},
 };
 
+static const struct option dead_letter[] = {
+	{.name = "exchange",
+		.type = OPTION_TEXT,
+		IN(config_consumer, dead_letter.exchange),
+		.max = 255,
+		.computed = "none, and nothing is sent",
+		.help = "the exchange; \"\" is the default exchange, which needs a routing_key"},
+	{.name = "routing_key",
+		.type = OPTION_TEXT,
+		IN(config_consumer, dead_letter.routing_key),
+		.max = 255,
+		.computed = "the message's own",
+		.help = "the routing key"},
+};
+
 static const struct option topology[] = {
 	{.name = "type",
 		.type = OPTION_WORD_TEXT,
@@ -520,6 +540,7 @@ static const struct section sections[SECTION_COUNT] = {
 	[SECTION_RETRY] = {"retry", retry, COUNT_OF(retry)},
 	[SECTION_BREAKER] = {"breaker", breaker, COUNT_OF(breaker)},
 	[SECTION_PARKED] = {"parked", parked, COUNT_OF(parked)},
+	[SECTION_DEAD_LETTER] = {"dead_letter", dead_letter, COUNT_OF(dead_letter)},
 	[SECTION_TOPOLOGY] = {"topology", topology, COUNT_OF(topology)},
 	[SECTION_BINDING] = {"a binding", binding, COUNT_OF(binding)},
 };

@@ -18,6 +18,7 @@ enum section_id {
 	SECTION_RETRY,
 	SECTION_BREAKER,
 	SECTION_PARKED,
+	SECTION_DEAD_LETTER,
 	SECTION_TOPOLOGY,
 	SECTION_BINDING,
 	SECTION_COUNT,
@@ -66,6 +67,7 @@ enum {
 	OPTION_OWN = 4,          /* of one consumer only: not in defaults */
 	OPTION_OF_BROKER = 8,    /* left out for workers */
 	OPTION_OF_DATABASE = 16, /* left out for consumer processes */
+	OPTION_WHOLE = 32,       /* a section that takes the place of the one in defaults, not merged */
 };
 
 struct option {

@@ -82,6 +82,8 @@ START_TEST(fills_in_every_default_of_a_consumer)
 	ck_assert_uint_eq(o->breaker_pause_ms, 30000);
 	ck_assert_uint_eq(o->parked_max, 10000);
 	ck_assert_uint_eq(o->broker->consumer_timeout_ms, 1800000);
+	ck_assert_ptr_null(o->dead_letter.exchange);
+	ck_assert_ptr_null(o->dead_letter.routing_key);
 	ck_assert(!o->topology.declare);
 	ck_assert_uint_eq(options_count(o->options, ""), 0);
 	ck_assert_ptr_nonnull(o->print);
@@ -137,7 +139,8 @@ START_TEST(takes_every_value_of_a_consumer)
 		"    prefetch: 65535\n    prefetch_bytes: 1000000\n"
 		"    batch: {max: 1, bytes: 1KiB, time: 2s}\n    max_message_bytes: 512MiB\n"
 		"    handler_timeout: 10m\n    retry: {immediate: 0, delays: [], jitter: 0%}\n"
-		"    crash_limit: 1\n    delivery_limit: 7\n    parked: {max: 5}\n"
+		"    crash_limit: 1\n    dead_letter: {exchange: dlx, routing_key: \"\"}\n"
+		"    delivery_limit: 7\n    parked: {max: 5}\n"
 		"    breaker: {failures: 3, pause: 1s}\n"));
 	const struct config_consumer *o = c->consumers[0];
 	ck_assert_str_eq(o->identity, "shop.orders-1");
@@ -156,6 +159,8 @@ START_TEST(takes_every_value_of_a_consumer)
 	ck_assert_uint_eq(o->n_retry_delays, 0);
 	ck_assert_uint_eq(o->retry_jitter_percent, 0);
 	ck_assert_uint_eq(o->crash_limit, 1);
+	ck_assert_str_eq(o->dead_letter.exchange, "dlx");
+	ck_assert_str_eq(o->dead_letter.routing_key, "");
 	ck_assert_uint_eq(o->delivery_limit, 7);
 	ck_assert_uint_eq(o->parked_max, 5);
 	ck_assert_uint_eq(o->breaker_failures, 3);
@@ -308,6 +313,24 @@ START_TEST(puts_defaults_beneath_every_consumer)
 }
 END_TEST
 
+START_TEST(takes_where_dead_letters_go_whole_from_a_consumer_or_from_the_defaults)
+{
+	struct config *c = config_of(
+		"defaults: {handler: sql, dead_letter: {exchange: dlx, routing_key: k}}\n"
+		"consumers:\n  beneath: {queue: q}\n  none: {queue: q, dead_letter: {}}\n"
+		"  own: {queue: q, dead_letter: {exchange: other}}\n");
+	const struct config_consumer *beneath = c->consumers[0], *none = c->consumers[1],
+				     *own = c->consumers[2];
+	ck_assert_str_eq(beneath->dead_letter.exchange, "dlx");
+	ck_assert_str_eq(beneath->dead_letter.routing_key, "k");
+	ck_assert_ptr_null(none->dead_letter.exchange);
+	ck_assert_ptr_null(none->dead_letter.routing_key);
+	ck_assert_str_eq(own->dead_letter.exchange, "other");
+	ck_assert_ptr_null(own->dead_letter.routing_key);
+	config_free(c);
+}
+END_TEST
+
 START_TEST(finds_the_broker_and_the_database_that_a_consumer_names)
 {
 	struct config *c = config_of("brokers: {east: {uri: amqp://e}, default: {uri: amqp://d}}\n"
@@ -368,7 +391,8 @@ START_TEST(lets_entries_of_one_identity_agree_or_use_different_databases)
 }
 END_TEST
 
-UNIT_SUITE("config/config", fills_in_every_default, fills_in_every_default_of_a_consumer,
+UNIT_SUITE("config/config", takes_where_dead_letters_go_whole_from_a_consumer_or_from_the_defaults,
+	fills_in_every_default, fills_in_every_default_of_a_consumer,
 	takes_every_value_of_a_broker_and_a_database, takes_every_value_of_a_consumer,
 	takes_the_delivery_limit_from_the_declared_queue,
 	computes_prefetch_from_workers_and_batch_and_caps_it,

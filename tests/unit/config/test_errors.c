@@ -481,7 +481,29 @@ START_TEST(refuses_a_handler_that_may_outlast_the_brokers_patience)
 }
 END_TEST
 
-UNIT_SUITE("config/errors", refuses_counts_that_are_none,
+START_TEST(refuses_dead_letters_that_would_come_back)
+{
+	CHECK({"dead_letter: {exchange: \"\"}", 19, "dead_letter.exchange \"\" needs a routing_key",
+		      "by its own routing key a message would come back to the queue it is from; "
+		      "set routing_key to the queue that dead letters are meant for"},
+		{"dead_letter: {routing_key: dead}", 19,
+			"dead_letter.routing_key needs an exchange",
+			"set exchange; \"\" is the default exchange, whose routing keys are queues"},
+		{"dead_letter: {exchange: \"\", routing_key: orders}", 5,
+			"dead_letter leads back to the consumer's own queue",
+			"name another queue, or write dead_letter: {}"});
+	expect_errors("defaults: {handler: h, dead_letter: {exchange: \"\"}}\n"
+		      "consumers: {a: {queue: a}, b: {queue: b}}\n",
+		"inboxd.yaml:1:38: defaults.dead_letter.exchange \"\" needs a routing_key\n"
+		"  defaults: {handler: h, dead_letter: {exchange: \"\"}}\n"
+		"                                       ^\n"
+		"  hint: by its own routing key a message would come back to the queue it is from; "
+		"set routing_key to the queue that dead letters are meant for\n");
+}
+END_TEST
+
+UNIT_SUITE("config/errors", refuses_dead_letters_that_would_come_back,
+	refuses_counts_that_are_none,
 	refuses_a_handler_that_may_outlast_the_brokers_patience,
 	refuses_values_at_both_ends_of_their_ranges, refuses_durations_and_sizes_without_sense,
 	refuses_words_that_are_none_and_names_the_nearest,

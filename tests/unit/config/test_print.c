@@ -32,6 +32,7 @@ static const char rich[] =
 	"    batch: {max: 3, bytes: 5KiB, time: 1500ms}\n    handler_timeout: 90m\n"
 	"    max_message_bytes: 1048577\n    crash_limit: 9\n    delivery_limit: 8\n"
 	"    breaker: {failures: 2, pause: 7s}\n    parked: {max: 11}\n"
+	"    dead_letter: {exchange: \"\", routing_key: \"dead # letters\"}\n"
 	"    retry: {immediate: 0, delays: [], jitter: 100%}\n"
 	"    topology:\n      type: quorum\n"
 	"      arguments: {x-a: 5, x-b: \"5\", x-c: true, x-d: 'true', x-e: \"~\", \"x f\": "
