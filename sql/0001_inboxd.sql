@@ -22,8 +22,13 @@ CREATE TABLE @schema@.consumer_entry (
   entry    text NOT NULL,
   vhost    text NOT NULL,
   queue    text NOT NULL,
+  dead_letter_exchange    text,
+  dead_letter_routing_key text,
   PRIMARY KEY (consumer, entry)
 );
+COMMENT ON COLUMN @schema@.consumer_entry.dead_letter_exchange IS
+  'where a message goes that becomes failed, as configured when the entry was last started; NULL: nowhere';
+COMMENT ON COLUMN @schema@.consumer_entry.dead_letter_routing_key IS 'NULL: the message''s own';
 
 -- The markers.  One row says: the work for this key is committed.
 CREATE TABLE @schema@.inbox (
@@ -102,6 +107,48 @@ CREATE TABLE @schema@.parked_chunk (
 );
 ALTER TABLE @schema@.parked_chunk ALTER COLUMN data SET STORAGE EXTERNAL;
 
+-- What is to be published: a row for each message, gone when the broker has confirmed it.  Whoever takes
+-- one has it for the time of a lease.
+CREATE TABLE @schema@.outgoing (
+  id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  consumer   integer NOT NULL REFERENCES @schema@.consumer,
+  entry      text NOT NULL,
+  kind       text NOT NULL CHECK (kind IN ('dead_letter')),
+  parked     bigint NOT NULL REFERENCES @schema@.parked ON DELETE CASCADE,
+  token      bigint NOT NULL DEFAULT nextval('@schema@.parked_token'),
+  next_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+  attempts   integer NOT NULL DEFAULT 0,
+  error      text NOT NULL DEFAULT '',
+  created_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+COMMENT ON TABLE @schema@.outgoing IS 'messages to be published by the daemons of their entry';
+COMMENT ON COLUMN @schema@.outgoing.parked IS
+  'the message that a dead letter tells of: its body, its properties and its entry''s dead_letter_exchange are read when it is taken';
+COMMENT ON COLUMN @schema@.outgoing.token IS
+  'changes whenever the row is taken: an outcome told under an older one is void';
+COMMENT ON COLUMN @schema@.outgoing.error IS 'why the last attempt failed';
+CREATE UNIQUE INDEX outgoing_parked ON @schema@.outgoing (parked);
+CREATE INDEX outgoing_due ON @schema@.outgoing (consumer, entry, next_at);
+
+-- A message that becomes failed is told to those who watch queues, whoever made it so; one that is
+-- failed no longer has nothing left to tell.
+CREATE FUNCTION @schema@.tell_failed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NEW.state = 'failed' THEN
+    INSERT INTO @schema@.outgoing (consumer, entry, kind, parked)
+    SELECT e.consumer, e.entry, 'dead_letter', NEW.id FROM @schema@.consumer_entry e
+    WHERE e.consumer = NEW.consumer AND e.entry = NEW.entry AND e.dead_letter_exchange IS NOT NULL;
+  ELSE
+    DELETE FROM @schema@.outgoing o WHERE o.parked = NEW.id;
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER parked_failed AFTER INSERT ON @schema@.parked
+  FOR EACH ROW WHEN (NEW.state = 'failed') EXECUTE FUNCTION @schema@.tell_failed();
+CREATE TRIGGER parked_state AFTER UPDATE OF state ON @schema@.parked
+  FOR EACH ROW WHEN ((OLD.state = 'failed') <> (NEW.state = 'failed'))
+  EXECUTE FUNCTION @schema@.tell_failed();
+
 -- The guard of transactions whose handler holds the raw connection: a row in it makes every COMMIT
 -- fail that was not announced by the daemon for this very transaction.
 CREATE UNLOGGED TABLE @schema@.guard (
@@ -126,10 +173,12 @@ CREATE FUNCTION @schema@.schema_serves(p_version integer) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$ SELECT p_version >= 1 $$;
 
 -- Registers an entry of an identity, or finds what it was registered with.  `refused` names the
--- difference, both sides of it; nothing is changed then.
+-- difference, both sides of it; nothing is changed then.  Where its dead letters go is no part of what
+-- it is, and follows the configuration.
 CREATE FUNCTION @schema@.register(
   p_identity text, p_entry text, p_vhost text, p_queue text, p_key_rule text,
-  p_fingerprint_rule text, OUT consumer integer, OUT refused text)
+  p_fingerprint_rule text, p_dead_letter_exchange text DEFAULT NULL,
+  p_dead_letter_routing_key text DEFAULT NULL, OUT consumer integer, OUT refused text)
 LANGUAGE plpgsql AS $$
 DECLARE
   c @schema@.consumer;
@@ -161,6 +210,12 @@ BEGIN
   IF (e.vhost, e.queue) <> (p_vhost, p_queue) THEN
     refused := format('it consumed queue %L of vhost %L and would now consume queue %L of vhost %L',
       e.queue, e.vhost, p_queue, p_vhost);
+  ELSIF (e.dead_letter_exchange, e.dead_letter_routing_key)
+    IS DISTINCT FROM (p_dead_letter_exchange, p_dead_letter_routing_key) THEN
+    UPDATE @schema@.consumer_entry x
+    SET dead_letter_exchange = p_dead_letter_exchange,
+        dead_letter_routing_key = p_dead_letter_routing_key
+    WHERE x.consumer = c.id AND x.entry = p_entry;
   END IF;
 END $$;
 
@@ -555,6 +610,60 @@ BEGIN
   RETURN CASE WHEN NOT FOUND THEN 'it is not discarded' END;
 END $$;
 
+-- Takes messages that are to be published and whose time has come: at most so many, and no more once they
+-- hold so many bytes (one at least): a new token, due again after the lease.  A body that is kept in
+-- pieces is not sent.  The message is read here: whoever calls looks with an older snapshot.
+CREATE FUNCTION @schema@.take_outgoing(
+  p_consumer integer, p_entry text, p_most integer, p_bytes bigint, p_lease_ms bigint,
+  OUT id bigint, OUT token bigint, OUT attempts integer, OUT exchange bytea, OUT routing_key bytea,
+  OUT message @schema@.parked)
+RETURNS SETOF record
+LANGUAGE plpgsql AS $$
+DECLARE
+  r      record;
+  v_left bigint := p_bytes;
+BEGIN
+  FOR r IN
+    SELECT o.id, convert_to(e.dead_letter_exchange, 'UTF8') AS exchange,
+           coalesce(convert_to(e.dead_letter_routing_key, 'UTF8'), p.routing_key) AS routing_key,
+           p AS message, length(p.properties) + coalesce(length(p.body), 0) AS size
+    FROM @schema@.outgoing o
+    JOIN @schema@.consumer_entry e USING (consumer, entry)
+    JOIN @schema@.parked p ON p.id = o.parked
+    WHERE o.consumer = p_consumer AND o.entry = p_entry AND o.next_at <= clock_timestamp()
+      AND e.dead_letter_exchange IS NOT NULL
+    ORDER BY o.next_at LIMIT p_most FOR UPDATE OF o SKIP LOCKED
+  LOOP
+    EXIT WHEN v_left <= 0;
+    v_left := v_left - r.size;
+    UPDATE @schema@.outgoing o
+    SET token = nextval('@schema@.parked_token'), attempts = o.attempts + 1,
+        next_at = clock_timestamp() + p_lease_ms * interval '1 millisecond'
+    WHERE o.id = r.id
+    RETURNING o.id, o.token, o.attempts INTO id, token, attempts;
+    exchange := r.exchange;
+    routing_key := r.routing_key;
+    message := r.message;
+    RETURN NEXT;
+  END LOOP;
+END $$;
+
+-- What became of one that was taken: confirmed, or to be tried again after a delay; without one it was
+-- not tried at all, and gets its attempt back.
+CREATE FUNCTION @schema@.outgoing_sent(p_id bigint, p_token bigint) RETURNS void
+LANGUAGE sql AS $$
+  DELETE FROM @schema@.outgoing WHERE id = p_id AND token = p_token
+$$;
+CREATE FUNCTION @schema@.outgoing_postponed(
+  p_id bigint, p_token bigint, p_delay_ms bigint, p_error text) RETURNS void
+LANGUAGE sql AS $$
+  UPDATE @schema@.outgoing
+  SET token = nextval('@schema@.parked_token'), error = p_error,
+      attempts = CASE WHEN p_delay_ms = 0 THEN greatest(attempts - 1, 0) ELSE attempts END,
+      next_at = clock_timestamp() + p_delay_ms * interval '1 millisecond'
+  WHERE id = p_id AND token = p_token
+$$;
+
 -- A key for people, the same text that the logs show (src/message/key.h): printable, and another one for
 -- every key.
 CREATE FUNCTION @schema@.key_text(p_key bytea) RETURNS text
@@ -679,7 +788,17 @@ CREATE VIEW @schema@.parked_group_view AS
   FROM @schema@.parked p JOIN @schema@.consumer c ON c.id = p.consumer
   GROUP BY 1, 2, 3, 4, 5;
 
+CREATE VIEW @schema@.outgoing_view AS
+  SELECT o.id, c.identity AS consumer, o.entry, o.kind, o.parked,
+         e.dead_letter_exchange AS exchange,
+         coalesce(e.dead_letter_routing_key, encode(p.routing_key, 'escape')) AS routing_key,
+         o.attempts, o.next_at, o.error, o.created_at
+  FROM @schema@.outgoing o
+  JOIN @schema@.consumer c ON c.id = o.consumer
+  JOIN @schema@.consumer_entry e ON e.consumer = o.consumer AND e.entry = o.entry
+  JOIN @schema@.parked p ON p.id = o.parked;
+
 CREATE VIEW @schema@.consumer_view AS
   SELECT c.identity AS consumer, e.entry, e.vhost, e.queue, c.key_rule, c.fingerprint_rule,
-         c.registered_at, c.accepted_at
+         c.registered_at, c.accepted_at, e.dead_letter_exchange, e.dead_letter_routing_key
   FROM @schema@.consumer c LEFT JOIN @schema@.consumer_entry e ON e.consumer = c.id;

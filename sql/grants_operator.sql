@@ -8,6 +8,7 @@ GRANT INSERT, UPDATE ON
   @schema@.consumer, @schema@.consumer_entry
   TO @role@;
 GRANT UPDATE (state, attempts, crashes, next_at, token, changed_at) ON @schema@.parked TO @role@;
+GRANT INSERT, DELETE ON @schema@.outgoing TO @role@;
 GRANT USAGE ON SEQUENCE @schema@.parked_token TO @role@;
 GRANT EXECUTE ON FUNCTION
   @schema@.schema_serves, @schema@.fingerprints_differ, @schema@.key_lock, @schema@.key_text,

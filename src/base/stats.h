@@ -45,7 +45,9 @@ enum stats_role { STATS_FREE, STATS_SUPERVISOR, STATS_CONSUMER, STATS_WORKER };
 	X(handler_since_ms, "monotonic time the running handler was started at, 0 between") \
 	X(in_hand, "gauge: messages in the worker's current batch") \
 	X(kept, "messages that were given out often, kept in the database before they ran") \
-	X(breaker_opened, "times that messages parked in a row paused the consumer")
+	X(breaker_opened, "times that messages parked in a row paused the consumer") \
+	X(outgoing_sent, "messages that we published and the broker has") \
+	X(outgoing_postponed, "attempts to publish a message that failed")
 
 enum stats_counter {
 #define X(name, help) STATS_##name,

@@ -47,7 +47,7 @@ static bool is_done(const struct consumer *c, uint64_t now_ms)
 		return false;
 	if (now_ms >= c->drain_until_ms)
 		return true;
-	if (crew_is_working(c))
+	if (crew_is_working(c) || !outgoing_is_done(c, now_ms))
 		return false;
 	/* What is not read any more does not come to its end either. */
 	return !intake_may_read(c) || (c->arriving == NULL && c->link != LINK_CANCELLING);
@@ -117,6 +117,7 @@ static void on_drain(struct consumer *c, const struct control *m)
 	c->drain_until_ms = clock_ms() + m->timeout_ms;
 	log_event(L_INFO, "draining", LU("held", c->window.n_held),
 		LU("in_hand", c->window.n_in_hand), LU("timeout_ms", m->timeout_ms));
+	outgoing_stop(c);
 }
 
 static int on_control(sd_event_source *source, int fd, uint32_t revents, void *arg)
@@ -194,6 +195,8 @@ int consumer_main(const struct config_consumer *config, int control_fd, struct s
 	broker_close(&c);
 	log_event(L_INFO, "stopped", LU("delivered", stats_get(slot, STATS_delivered)),
 		LU("acked", stats_get(slot, STATS_acked)));
+	if (!outgoing_done(&c))
+		_exit(code); /* the publisher waits for the broker, and uses what would be freed below */
 	crew_done(&c);
 	window_done(&c.window);
 	buf_done(&c.key);

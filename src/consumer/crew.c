@@ -328,6 +328,17 @@ static void obey(struct crew *crew, const struct frame *f)
 	case FROM_RETRY:
 		on_retry(crew, f->payload);
 		break;
+	case FROM_OUTGOING:
+		outgoing_taken(crew, f->payload);
+		crew->task = TASK_NONE;
+		break;
+	case FROM_SENT:
+		outgoing_recorded(crew, f->payload);
+		crew->task = TASK_NONE;
+		break;
+	case FROM_DUE:
+		outgoing_due(crew->owner);
+		break;
 	case TO_HELLO:
 	case TO_BATCH:
 	case TO_PARK:
@@ -337,6 +348,10 @@ static void obey(struct crew *crew, const struct frame *f)
 	case TO_PARK_ABORT:
 	case TO_RETRY:
 	case TO_CRASHED:
+	case TO_OUTGOING:
+	case TO_SENT:
+	case TO_PUBLISH:
+	case FROM_PUBLISHED:
 		break;
 	}
 }
@@ -467,13 +482,15 @@ void crew_gone(struct consumer *c, uint32_t index, uint32_t life, bool timed_out
 	drop_hand(crew, timed_out, detail);
 	if (crew->task == TASK_RETRY && crew->parked != 0)
 		remember_crash(c, crew->parked, crew->token, timed_out, detail);
+	if (crew->task == TASK_SENT)
+		outgoing_lost(c);
 	crew->task = TASK_NONE;
 	disconnect(crew);
 }
 
 /* ---- giving work --------------------------------------------------------------------------------------- */
 
-static void begin_task(struct crew *crew, enum crew_task task)
+void crew_begin_task(struct crew *crew, enum crew_task task)
 {
 	crew->task = task;
 	crew->since_us = clock_us();
@@ -505,7 +522,7 @@ static void give_parking(struct crew *crew, struct entry *e)
 	channel_end(&crew->channel, at);
 	window_take(&c->window, e);
 	crew_hand(crew, e);
-	begin_task(crew, TASK_PARK);
+	crew_begin_task(crew, TASK_PARK);
 	FAULT("parking-formed");
 }
 
@@ -543,7 +560,7 @@ static void give_batch(struct crew *crew, struct entry *e)
 	for (int i = 0; i < 4; i++)
 		out->data[count_at + (size_t)i] = (uint8_t)(crew->n_hand >> (24 - 8 * i));
 	channel_end(&crew->channel, at);
-	begin_task(crew, TASK_BATCH);
+	crew_begin_task(crew, TASK_BATCH);
 	FAULT("batch-formed");
 }
 
@@ -563,7 +580,7 @@ static bool give_crash(struct crew *crew, uint64_t now_ms)
 		crash->not_before_ms = now_ms + CRASH_AGAIN_MS;
 		crew->parked = crash->parked;
 		crew->token = crash->token;
-		begin_task(crew, TASK_CRASHED);
+		crew_begin_task(crew, TASK_CRASHED);
 		FAULT("crash-formed");
 		return true;
 	}
@@ -587,16 +604,13 @@ static bool give_retry(struct crew *crew, uint64_t now_ms)
 {
 	struct consumer *c = crew->owner;
 	const struct entry *e = crew_may_take(c, now_ms) ? window_peek(&c->window) : NULL;
-	/* One at a time, and deliveries in between: a heap of due retries must not stop the queue.
-	 * A run may take the daemon with it, so what the broker has given out often enough is kept
-	 * first. */
-	if (retry_at(c) > now_ms || is_retrying(c) ||
-		(e != NULL && (c->retry_last || is_kept_first(e))))
+	/* One at a time: a heap of due retries must not stop the queue.  A run may take the daemon
+	 * with it, so what the broker has given out often enough is kept first. */
+	if (retry_at(c) > now_ms || is_retrying(c) || (e != NULL && is_kept_first(e)))
 		return false;
 	channel_end(&crew->channel, channel_begin(&crew->channel, TO_RETRY));
-	begin_task(crew, TASK_RETRY);
+	crew_begin_task(crew, TASK_RETRY);
 	FAULT("retry-formed");
-	c->retry_last = true;
 	return true;
 }
 
@@ -617,8 +631,25 @@ static bool give_delivery(struct crew *crew, uint64_t now_ms)
 		give_parking(crew, e);
 	else
 		give_batch(crew, e);
-	c->retry_last = false;
 	return true;
+}
+
+static bool give_in_turn(struct crew *crew, uint64_t now_ms)
+{
+	static bool (*const give[TURN_COUNT])(struct crew *crew, uint64_t now_ms) = {
+		[TURN_DELIVERY] = give_delivery,
+		[TURN_RETRY] = give_retry,
+		[TURN_OUTGOING] = outgoing_give,
+	};
+	struct consumer *c = crew->owner;
+	for (unsigned i = 1; i <= TURN_COUNT; i++) {
+		enum turn turn = (enum turn)((c->last_turn + i) % TURN_COUNT);
+		if (give[turn](crew, now_ms)) {
+			c->last_turn = turn;
+			return true;
+		}
+	}
+	return false;
 }
 
 static bool give_body(struct crew *crew, uint64_t now_ms)
@@ -634,6 +665,7 @@ static bool give_body(struct crew *crew, uint64_t now_ms)
 static uint64_t next_due(const struct consumer *c, uint64_t now_ms)
 {
 	uint64_t next = retry_at(c);
+	next = outgoing_next_ms(c) < next ? outgoing_next_ms(c) : next;
 	for (const struct crash *crash = c->crashes; crash != NULL; crash = crash->next)
 		next = crash->not_before_ms < next ? crash->not_before_ms : next;
 	return next > now_ms ? next : UINT64_MAX;
@@ -648,9 +680,10 @@ uint64_t crew_dispatch(struct consumer *c, uint64_t now_ms)
 		if (!crew->is_ready || crew->task != TASK_NONE)
 			continue;
 		bool given = give_body(crew, now_ms);
-		if (!given && !c->is_draining)
-			given = give_crash(crew, now_ms) || give_retry(crew, now_ms) ||
-				give_delivery(crew, now_ms);
+		if (!given && c->is_draining)
+			given = outgoing_give(crew, now_ms); /* the last word on what was sent */
+		else if (!given)
+			given = give_crash(crew, now_ms) || give_in_turn(crew, now_ms);
 		if (given) {
 			crew_flush(crew);
 			FAULT("work-sent");

@@ -6,14 +6,28 @@
 #include "base/backoff.h"
 #include "consumer/breaker.h"
 #include "consumer/consumer.h"
+#include "consumer/publisher.h"
 #include "consumer/window.h"
 #include "ipc/channel.h"
+#include "message/outgoing.h"
 #include "mq/mq.h"
 
 #include <systemd/sd-event.h>
 
 /* What a worker is doing for us. */
-enum crew_task { TASK_NONE, TASK_BATCH, TASK_PARK, TASK_STREAM, TASK_RETRY, TASK_CRASHED };
+enum crew_task {
+	TASK_NONE,
+	TASK_BATCH,
+	TASK_PARK,
+	TASK_STREAM,
+	TASK_RETRY,
+	TASK_CRASHED,
+	TASK_OUTGOING,
+	TASK_SENT,
+};
+
+/* What a free worker is given, in turn, so that none of them starves. */
+enum turn { TURN_DELIVERY, TURN_RETRY, TURN_OUTGOING, TURN_COUNT };
 
 struct crew {
 	struct consumer *owner;
@@ -90,12 +104,25 @@ struct consumer {
 	struct crash *crashes;
 	uint64_t retry_at_ms; /* when to ask for due retries; UINT64_MAX: after the next poll */
 	uint64_t retry_not_before_ms; /* what is given out again is kept before anything is run */
-	bool retry_last;      /* a retry was dispatched last: deliveries come first now */
+	enum turn last_turn;  /* what was given last: the others come first now */
 	uint64_t no_crew_since_ms; /* 0: some worker is ready */
 	bool is_in_doubt; /* paused for want of workers, and none has answered for anything since */
 	struct breaker breaker;
 	uint32_t parked; /* messages that are, as a worker last said, and those since */
 	bool is_full;    /* no more may be */
+
+	/* outgoing.c */
+	struct {
+		struct publisher *publisher; /* NULL: not started */
+		struct channel channel;      /* to it */
+		sd_event_source *io;
+		size_t n_held;       /* messages it has whose outcome is not known */
+		struct buf outcomes; /* in flat form, to be recorded */
+		size_t n_given;      /* bytes of them that a worker has */
+		uint64_t ask_at_ms;  /* when to ask for more */
+		bool is_stopping;
+		uint64_t stop_until_ms;
+	} outgoing;
 
 	/* consumer.c */
 	bool is_draining;
@@ -153,6 +180,27 @@ void crew_greet(struct consumer *c);
 /* Sends what was added to a worker's channel. */
 void crew_flush(struct crew *crew);
 void crew_hand(struct crew *crew, struct entry *e);
+/* What was added to its channel is its task from now on. */
+void crew_begin_task(struct crew *crew, enum crew_task task);
+
+/* ---- outgoing.c ---------------------------------------------------------------------------------------- */
+
+/* FROM_OUTGOING, FROM_SENT, FROM_DUE. */
+void outgoing_taken(struct crew *crew, struct bytes payload);
+void outgoing_recorded(struct crew *crew, struct bytes payload);
+void outgoing_due(struct consumer *c);
+/* The worker that had TASK_SENT died: another one gets the outcomes. */
+void outgoing_lost(struct consumer *c);
+/* Gives a worker outcomes to record, or asks it for what is to be published; false: neither is due. */
+bool outgoing_give(struct crew *crew, uint64_t now_ms);
+/* When to ask; UINT64_MAX: something else comes first. */
+uint64_t outgoing_next_ms(const struct consumer *c);
+/* Draining: nothing more is published. */
+void outgoing_stop(struct consumer *c);
+/* Whether nothing is left to be recorded, or nobody is there to do it. */
+bool outgoing_is_done(const struct consumer *c, uint64_t now_ms);
+/* Ends the publisher and frees all; false if it does not end: then only the process can. */
+bool outgoing_done(struct consumer *c);
 
 /* ---- consumer.c ---------------------------------------------------------------------------------------- */
 

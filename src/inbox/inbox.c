@@ -2,6 +2,7 @@
 /* The inbox's statements, and what is checked before any message is taken. */
 #include "inbox/inbox.h"
 
+#include "base/fault.h"
 #include "base/fd.h"
 #include "db/migrate.h"
 #include "inbox/array.h"
@@ -92,11 +93,23 @@ static const char *const texts[SQL_COUNT] = {
 	/* A megabyte that must find room, and is rolled back. */
 	[SQL_ROOM] = "INSERT INTO @.guard (backend, tx) SELECT 0, repeat('x', 1000) "
 		     "FROM generate_series(1, 1000)",
+	[SQL_TAKE_OUTGOING] =
+		"SELECT o.id, o.token, o.attempts, o.exchange, o.routing_key, (m).id, (m).attempts, "
+		"(m).reason, (m).detail, (m).queue, (m).exchange, (m).routing_key, (m).properties, "
+		"(m).body, (m).body_size FROM @.take_outgoing($1::integer, $2, $3::integer, "
+		"$4::bigint, $5::bigint) o (id, token, attempts, exchange, routing_key, m)",
+	[SQL_NEXT_OUTGOING] = "SELECT (extract(epoch FROM min(next_at) - clock_timestamp()) * "
+			      "1000)::bigint FROM @.outgoing WHERE consumer = $1::integer AND "
+			      "entry = $2",
+	[SQL_OUTGOING_SENT] = "SELECT @.outgoing_sent($1::bigint, $2::bigint)",
+	[SQL_OUTGOING_POSTPONED] = "SELECT @.outgoing_postponed($1::bigint, $2::bigint, "
+				   "$3::bigint, $4)",
 
 	[SQL_LIMITS] = "SELECT current_setting('max_locks_per_transaction')::bigint * "
 		       "(current_setting('max_connections')::bigint + "
 		       "current_setting('max_prepared_transactions')::bigint)",
-	[SQL_REGISTER] = "SELECT r.consumer, r.refused FROM @.register($1, $2, $3, $4, $5, $6) r",
+	[SQL_REGISTER] = "SELECT r.consumer, r.refused FROM @.register($1, $2, $3, $4, $5, $6, $7, "
+			 "$8) r",
 };
 
 static char *with_schema(const char *text, const char *schema)
@@ -202,6 +215,33 @@ enum rc inbox_rollback(struct inbox *x, struct err *err)
 	return db_exec(x->db, x->sql[SQL_ROLLBACK], 0, NULL, false, NULL, err);
 }
 
+enum rc inbox_run(struct inbox *x, enum inbox_sql sql, size_t n, const struct db_value *args,
+	struct db_result **ret, struct err *err)
+{
+	struct err later;
+	struct db_result *res = NULL;
+	if (db_queue_begin(x->db, err) != RC_OK || inbox_queue(x, sql, n, args, true, err) != RC_OK ||
+		inbox_queue_commit(x, err) != RC_OK)
+		return err->rc;
+	FAULT("own-commit-sent");
+	enum rc rc = db_take_begin(x->db, err);
+	if (rc == RC_OK)
+		rc = db_next(x->db, &res, err);
+	enum rc end = inbox_end_commit(x, rc == RC_OK ? err : &later);
+	if (rc == RC_OK)
+		rc = end;
+	if (rc != RC_OK) {
+		db_result_free(res);
+		inbox_abandon(x);
+		return rc;
+	}
+	if (ret != NULL)
+		*ret = res;
+	else
+		db_result_free(res);
+	return RC_OK;
+}
+
 enum rc inbox_check_schema(struct inbox *x, struct err *err)
 {
 	AUTO(result) struct db_result *limits = NULL;
@@ -226,11 +266,12 @@ enum rc inbox_register(struct inbox *x, const char *vhost, struct err *err)
 	const struct config_consumer *c = x->consumer;
 	const struct db_value args[] = {value_text(c->identity), value_text(c->name),
 		value_text(vhost), value_text(c->queue), value_text(c->key.text),
-		value_text(c->fingerprint.text)};
+		value_text(c->fingerprint.text), value_text(c->dead_letter.exchange),
+		value_text(c->dead_letter.routing_key)};
 	AUTO(result) struct db_result *res = NULL;
 
 	if (db_queue_begin(x->db, err) != RC_OK ||
-		inbox_queue(x, SQL_REGISTER, 6, args, false, err) != RC_OK ||
+		inbox_queue(x, SQL_REGISTER, 8, args, false, err) != RC_OK ||
 		inbox_queue_commit(x, err) != RC_OK)
 		return err_ctx(err, "registering consumer \"%s\"", c->name);
 	struct err later;

@@ -7,6 +7,8 @@
 #include "base/hash.h"
 #include "db/db.h"
 #include "message/key.h"
+#include "message/letter.h"
+#include "message/outgoing.h"
 
 /* One consumer's inbox on one session. */
 struct inbox {
@@ -171,6 +173,22 @@ enum rc inbox_give_back(struct inbox *x, int64_t parked, int64_t token, struct e
 /* The worker that ran a retry died: counts it, once.  PARK_BUSY: later again. */
 enum rc inbox_count_crash(struct inbox *x, int64_t parked, int64_t token, const char *reason,
 	const char *detail, enum park_outcome *ret, struct err *err) MUST_CHECK;
+
+/* ---- what is to be published --------------------------------------------------------------------------- */
+
+/* Takes outgoing messages that are due for this entry, committed: at most `most`, and no more once they
+ * hold so many bytes.  *ret: opaque rows, each read by inbox_read_outgoing; freed by the caller. */
+enum rc inbox_take_outgoing(struct inbox *x, uint32_t most, uint64_t bytes, uint64_t lease_ms,
+	struct db_result **ret, struct err *err) MUST_CHECK;
+/* One of them, but for its properties, and the letter that they are made from.  Borrowed from the rows. */
+void inbox_read_outgoing(const struct inbox *x, const struct db_result *rows, size_t row,
+	struct outgoing *ret, struct letter *ret_letter);
+
+/* Milliseconds until the next is due; UINT64_MAX: there is none. */
+enum rc inbox_next_outgoing(struct inbox *x, uint64_t *ret_ms, struct err *err) MUST_CHECK;
+
+/* Records what became of some of them, one behind the other in flat form, in one transaction. */
+enum rc inbox_record_outcomes(struct inbox *x, struct bytes outcomes, struct err *err) MUST_CHECK;
 
 /* ---- the schedule; pure -------------------------------------------------------------------------------- */
 

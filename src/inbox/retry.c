@@ -51,34 +51,6 @@ static void read_due(struct due *d, struct db_result *res)
 	};
 }
 
-/* One statement in a transaction of its own, committed: its result in *ret (may be NULL). */
-static enum rc run(struct inbox *x, enum inbox_sql sql, size_t n, const struct db_value *args,
-	struct db_result **ret, struct err *err)
-{
-	struct err later;
-	struct db_result *res = NULL;
-	if (db_queue_begin(x->db, err) != RC_OK || inbox_queue(x, sql, n, args, true, err) != RC_OK ||
-		inbox_queue_commit(x, err) != RC_OK)
-		return err->rc;
-	FAULT("own-commit-sent");
-	enum rc rc = db_take_begin(x->db, err);
-	if (rc == RC_OK)
-		rc = db_next(x->db, &res, err);
-	enum rc end = inbox_end_commit(x, rc == RC_OK ? err : &later);
-	if (rc == RC_OK)
-		rc = end;
-	if (rc != RC_OK) {
-		db_result_free(res);
-		inbox_abandon(x);
-		return rc;
-	}
-	if (ret != NULL)
-		*ret = res;
-	else
-		db_result_free(res);
-	return RC_OK;
-}
-
 enum rc inbox_take_due(
 	struct inbox *x, uint64_t lease_ms, bool *ret_found, struct due *ret, struct err *err)
 {
@@ -89,7 +61,7 @@ enum rc inbox_take_due(
 		value_int(&body_max, (int64_t)x->consumer->max_message_bytes)};
 	struct db_result *res = NULL;
 	FAULT("before-due-taken");
-	if (run(x, SQL_TAKE_DUE, 5, args, &res, err) != RC_OK)
+	if (inbox_run(x, SQL_TAKE_DUE, 5, args, &res, err) != RC_OK)
 		return err_ctx(err, "taking a message that is due");
 	*ret_found = db_result_rows(res) == 1;
 	if (*ret_found)
@@ -142,7 +114,7 @@ enum rc inbox_adopt_key(struct inbox *x, const struct due *due, struct bytes key
 	const struct db_value args[] = {value_int(&id, due->parked), value_int(&tok, due->token),
 		value_bytea(key), value_bytea(fingerprint)};
 	AUTO(result) struct db_result *res = NULL;
-	if (run(x, SQL_ADOPT_KEY, 4, args, &res, err) != RC_OK)
+	if (inbox_run(x, SQL_ADOPT_KEY, 4, args, &res, err) != RC_OK)
 		return err_ctx(err, "giving a parked message its key");
 	*ret = outcome_of(db_result_value(res, 0, 0));
 	return RC_OK;
@@ -152,7 +124,7 @@ enum rc inbox_give_back(struct inbox *x, int64_t parked, int64_t token, struct e
 {
 	struct number_text id, tok;
 	const struct db_value args[] = {value_int(&id, parked), value_int(&tok, token)};
-	if (run(x, SQL_GIVE_BACK, 2, args, NULL, err) != RC_OK)
+	if (inbox_run(x, SQL_GIVE_BACK, 2, args, NULL, err) != RC_OK)
 		return err_ctx(err, "giving an attempt back");
 	return RC_OK;
 }
@@ -167,7 +139,7 @@ enum rc inbox_count_crash(struct inbox *x, int64_t parked, int64_t token, const 
 		value_int(&crashes, c->crash_limit),
 		value_int(&delay, (int64_t)retry_delay_ms(c, c->retry_immediate + 1, random_u32()))};
 	AUTO(result) struct db_result *res = NULL;
-	if (run(x, SQL_COUNT_CRASH, 7, args, &res, err) != RC_OK)
+	if (inbox_run(x, SQL_COUNT_CRASH, 7, args, &res, err) != RC_OK)
 		return err_ctx(err, "counting a crash");
 	*ret = outcome_of(db_result_value(res, 0, 0));
 	return RC_OK;

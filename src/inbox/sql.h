@@ -31,6 +31,10 @@ enum inbox_sql {
 	SQL_GIVE_BACK,
 	SQL_COUNT_CRASH,
 	SQL_ROOM,
+	SQL_TAKE_OUTGOING,
+	SQL_NEXT_OUTGOING,
+	SQL_OUTGOING_SENT,
+	SQL_OUTGOING_POSTPONED,
 	SQL_LIMITS,
 	SQL_REGISTER,
 	SQL_COUNT,
@@ -45,6 +49,9 @@ enum rc inbox_queue(struct inbox *x, enum inbox_sql sql, size_t n, const struct 
 enum rc inbox_queue_commit(struct inbox *x, struct err *err) MUST_CHECK;
 /* Takes the results of both; RC_UNKNOWN when the answer is lost or not to be believed. */
 enum rc inbox_end_commit(struct inbox *x, struct err *err) MUST_CHECK;
+/* One statement in a transaction of its own, committed: its result in *ret (may be NULL). */
+enum rc inbox_run(struct inbox *x, enum inbox_sql sql, size_t n, const struct db_value *args,
+	struct db_result **ret, struct err *err) MUST_CHECK;
 /* After a failure: ends whatever transaction is open; keeps err. */
 void inbox_abandon(struct inbox *x);
 

@@ -2,8 +2,10 @@
 /* What consumer and worker say to each other, frame by frame.  Pure.
  *
  * The consumer gives a worker one command at a time; every command but TO_HELLO, TO_PARK_PIECE and
- * TO_PARK_ABORT gets exactly one answer, whatever happens to the database meanwhile.  FROM_READY and
- * FROM_DOWN come in between and say only whether further work makes sense. */
+ * TO_PARK_ABORT gets exactly one answer, whatever happens to the database meanwhile.  FROM_READY,
+ * FROM_DOWN and FROM_DUE come in between and say only whether further work makes sense.
+ *
+ * A consumer and its publisher, a thread, use the same frames and some of their own. */
 #ifndef INBOXD_IPC_PROTOCOL_H
 #define INBOXD_IPC_PROTOCOL_H
 
@@ -21,6 +23,8 @@ enum frame_type {
 	TO_PARK_ABORT,  /* the delivery is void: forget it; no answer */
 	TO_RETRY,       /* take one due message and run it; answered by FROM_RETRY */
 	TO_CRASHED,     /* i64 parked, i64 token, u8 timed out, detail: answered by FROM_RETRY */
+	TO_OUTGOING,    /* take what is to be published; answered by FROM_OUTGOING */
+	TO_SENT,        /* outcomes, to the end of the frame; answered by FROM_SENT */
 
 	/* worker -> consumer */
 	FROM_READY = 64, /* u8 most, u64 next_due_ms, u32 parked: connected, registered, handler open;
@@ -30,6 +34,14 @@ enum frame_type {
 	FROM_VERDICTS,   /* u32 n, u64 next_due_ms, then n times ref, u8 verdict */
 	FROM_TAKEN,      /* i64 parked, i64 token: about to run this retry */
 	FROM_RETRY,      /* u8 ran, u64 next_due_ms, u32 parked */
+	FROM_OUTGOING,   /* u64 next_due_ms, u32 hold_ms: how long, from the asking on, they may be begun
+			  * to be published; then messages, to the end of the frame */
+	FROM_SENT,       /* u8 done: the outcomes are committed */
+	FROM_DUE,        /* something is to be published */
+
+	/* consumer -> publisher, publisher -> consumer */
+	TO_PUBLISH = 128, /* u64 until_ms, by clock_ms; a message */
+	FROM_PUBLISHED,   /* an outcome */
 };
 
 /* A delivery, as the consumer knows it. */

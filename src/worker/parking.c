@@ -51,6 +51,8 @@ static enum verdict conclude(
 		count_parked(w, park);
 		if (strcmp(park->state, "waiting") == 0)
 			note_due(w, park->delay_ms);
+		else
+			w->has_outgoing = true;
 		worker_log(level_of(park, outcome), "parked", park->key, m, park->attempts,
 			park->reason, park->detail);
 		return VERDICT_PARKED;

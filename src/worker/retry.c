@@ -166,8 +166,10 @@ void retry_crashed(struct worker *w, struct bytes payload)
 			&err) != RC_OK)
 		worker_lost(w, &err);
 	FAULT("crash-counted");
-	if (outcome == PARK_PARKED)
+	if (outcome == PARK_PARKED) {
+		w->has_outgoing = true; /* if it was the last one */
 		stats_add(w->slot, timed_out ? STATS_timed_out : STATS_crashed, 1);
+	}
 	/* Not counted yet (the dead session still holds the key): the consumer asks again. */
 	const struct outlook o = look_out(w);
 	answer(w, outcome != PARK_BUSY, &o);

@@ -27,6 +27,7 @@ struct worker {
 		int64_t parked, token;
 	} owed;
 	uint64_t next_due_ms; /* soonest retry that this command parked; UINT64_MAX: none */
+	bool has_outgoing;    /* this command has made something to be published */
 	struct {              /* a large body on its way into the database */
 		bool is_open;  /* transaction and row are there */
 		bool is_begun; /* TO_PARK_BEGIN came, its end not yet */
@@ -78,6 +79,12 @@ void retry_run(struct worker *w);
 void retry_crashed(struct worker *w, struct bytes payload);
 /* On a fresh session: gives back what an outage took. */
 enum rc retry_repay(struct worker *w, struct err *err) MUST_CHECK;
+
+/* TO_OUTGOING, TO_SENT; answer with FROM_OUTGOING, FROM_SENT. */
+void outgoing_take(struct worker *w);
+void outgoing_record(struct worker *w, struct bytes outcomes);
+/* FROM_DUE, if the command has made something to be published. */
+void outgoing_say_due(struct worker *w);
 
 /* Logs something about a message: consumer comes from the log's role; key, correlation id, traceparent
  * are taken from it. */

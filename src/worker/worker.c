@@ -192,13 +192,25 @@ static void obey(struct worker *w, const struct frame *f)
 	case TO_CRASHED:
 		retry_crashed(w, f->payload);
 		break;
+	case TO_OUTGOING:
+		outgoing_take(w);
+		break;
+	case TO_SENT:
+		outgoing_record(w, f->payload);
+		break;
 	case FROM_READY:
 	case FROM_DOWN:
 	case FROM_VERDICTS:
 	case FROM_TAKEN:
 	case FROM_RETRY:
+	case FROM_OUTGOING:
+	case FROM_SENT:
+	case FROM_DUE:
+	case TO_PUBLISH:
+	case FROM_PUBLISHED:
 		break;
 	}
+	outgoing_say_due(w);
 	stats_add(w->slot, STATS_progress, 1);
 }
 

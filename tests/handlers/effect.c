@@ -7,6 +7,8 @@
  *   retry:N           asks for a retry while it was started less than N times before
  *   reject            refuses the message
  *   reject-unless:F   the same unless the file F exists
+ *   retry-unless:F    asks for a retry unless the file F exists
+ *   reject-long       refuses with 300 kB of reason, not all of it UTF-8
  *   sql               a statement that fails, whose error is returned
  *   crash             dies of a signal, behind its row
  *   crash-once:F      the same unless the file F exists, which it makes
@@ -113,6 +115,14 @@ static void end_daemon(void)
 		(void)pause();
 }
 
+static int32_t reject_long(const struct inboxd_host *host, struct inboxd_call *call)
+{
+	static char reason[300001];
+	memset(reason, 'x', sizeof reason - 1);
+	memcpy(reason, "bad bytes \xff\xfe and \x01 ", 19);
+	return host->reject(call, reason);
+}
+
 static int32_t act_on(const struct inboxd_host *host, struct inboxd_call *call, const char *act)
 {
 	if (strncmp(act, "sleep:", 6) == 0)
@@ -123,6 +133,10 @@ static int32_t act_on(const struct inboxd_host *host, struct inboxd_call *call, 
 		return host->reject(call, "never");
 	else if (strncmp(act, "reject-unless:", 14) == 0 && access(act + 14, F_OK) != 0)
 		return host->reject(call, "not as long as the file is missing");
+	else if (strncmp(act, "retry-unless:", 13) == 0 && access(act + 13, F_OK) != 0)
+		return host->retry(call, "not mended", 0);
+	else if (strcmp(act, "reject-long") == 0)
+		return reject_long(host, call);
 	else if (strcmp(act, "sql") == 0)
 		return host->exec(call, "SELECT 1/0", 0, NULL, NULL);
 	else if (strcmp(act, "crash") == 0)

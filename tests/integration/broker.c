@@ -35,7 +35,8 @@ static void must_reply(struct world *w, const char *what)
 void broker_open(struct world *w)
 {
 	(void)broker_eval("application:set_env(rabbit, consumer_timeout, 1800000), "
-			  "application:set_env(rabbit, channel_tick_interval, 60000)");
+			  "application:set_env(rabbit, channel_tick_interval, 60000), "
+			  "rabbit_alarm:clear_alarm({resource_limit, memory, node()})");
 	char uri[512];
 	(void)snprintf(uri, sizeof uri, "%s", environment("INBOXD_TEST_AMQP_URI"));
 	struct amqp_connection_info info;
