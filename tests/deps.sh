@@ -38,6 +38,7 @@ mosquitto-clients -
 nodejs            command -v node
 npm               command -v npm
 ca-certificates   -
+pgbouncer         -
 systemd           command -v systemd-analyze
 "
 LINT="

@@ -180,7 +180,7 @@ int consumer_main(const struct config_consumer *config, int control_fd, struct s
 		.config = config,
 		.slot = slot,
 		.control_fd = control_fd,
-		.backoff = {.first_ms = 500, .cap_ms = 8000, .jitter_percent = 20},
+		.backoff = {.first_ms = 500, .cap_ms = 7000, .jitter_percent = 20},
 	};
 	sigset_t signals;
 	(void)sigemptyset(&signals);

@@ -11,9 +11,6 @@
 #include <assert.h>
 #include <stdio.h>
 
-/* Sessions lost in a row, nothing committed in between, until a message is charged with it. */
-enum { MOST_LOSSES = 5 };
-
 /* A message of the batch, through all its stages. */
 struct job {
 	struct item item;
@@ -412,7 +409,7 @@ static void conclude_lost(struct batch *b, enum rc rc, const struct err *err)
 		split(b);
 		return;
 	}
-	if (!is_certain && w->losses <= MOST_LOSSES)
+	if (!is_certain && w->losses <= verdict_losses_believed(err->sqlstate))
 		return;
 	if (!worker_connect(w))
 		return;

@@ -42,6 +42,13 @@ void verdict_dispose_crash(
 	park->delay_ms = may_wait ? retry_delay_ms(c, attempts, random) : 0;
 }
 
+uint32_t verdict_losses_believed(const char *sqlstate)
+{
+	/* About ten minutes, once the back-off has reached its end. */
+	enum { FEW = 5, MANY = 120 };
+	return sqlstate[0] == '\0' || strncmp(sqlstate, "57P", 3) == 0 ? FEW : MANY;
+}
+
 enum stats_counter verdict_duplicate_cause(uint8_t item_flags, bool redelivered)
 {
 	if ((item_flags & ITEM_CONCURRENT) != 0)

@@ -186,6 +186,40 @@ int64_t memory_kib(pid_t pid, bool is_peak)
 	return strtoll(at + strlen(name), NULL, 10);
 }
 
+/* A process's own time, and that of its children who have ended. */
+static bool add_cpu(pid_t pid, void *ticks)
+{
+	char stat[512];
+	unsigned long user = 0, system = 0;
+	long children_user = 0, children_system = 0;
+	if (read_proc(pid, "stat", stat, sizeof stat) == 0)
+		return false;
+	(void)sscanf(strrchr(stat, ')') + 1,
+		" %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %ld %ld", &user, &system,
+		&children_user, &children_system);
+	*(int64_t *)ticks +=
+		(int64_t)user + (int64_t)system + children_user + children_system;
+	return false;
+}
+
+int64_t cpu_ms(const struct daemon *d)
+{
+	int64_t ticks = 0;
+	(void)session_find(d->pid, add_cpu, &ticks);
+	return ticks * 1000 / sysconf(_SC_CLK_TCK);
+}
+
+void stays_calm(const struct daemon *d, int seconds)
+{
+	int lines = log_lines(d, "");
+	int64_t cpu = cpu_ms(d);
+	sleep_ms(1000 * seconds);
+	cpu = cpu_ms(d) - cpu;
+	lines = log_lines(d, "") - lines;
+	ck_assert_msg(cpu < seconds * 100, "%d ms of CPU in %d s", (int)cpu, seconds);
+	ck_assert_msg(lines < 10 + seconds / 4, "%d log lines in %d s", lines, seconds);
+}
+
 int open_files(pid_t pid)
 {
 	char path[64];

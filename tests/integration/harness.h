@@ -180,6 +180,11 @@ int session_size(const struct daemon *d);
 /* Resident memory in KiB, most it ever had (is_peak) or now. */
 int64_t memory_kib(pid_t pid, bool is_peak);
 int open_files(pid_t pid);
+/* CPU time of all its processes, those that have ended included. */
+int64_t cpu_ms(const struct daemon *d);
+/* Looks at the daemon for so long and fails the test unless it is quiet: below 10 % of a core, and at a
+ * rate of fewer than 15 log lines a minute (of which it may have logged 10 at once). */
+void stays_calm(const struct daemon *d, int seconds);
 
 /* Runs a program to its end, output to DIR/FILE; fails the test unless it exits with 0. */
 void run_program(struct world *w, const char *file, const char *const argv[]);

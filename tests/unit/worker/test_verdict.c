@@ -125,6 +125,15 @@ START_TEST(a_crash_waits_until_there_are_enough_of_them_or_no_attempts_are_left)
 }
 END_TEST
 
+START_TEST(a_full_disk_is_believed_for_long_the_end_of_a_session_a_few_times)
+{
+	ck_assert_uint_ge(verdict_losses_believed("53100"), 100);
+	ck_assert_uint_ge(verdict_losses_believed("25006"), 100);
+	ck_assert_uint_le(verdict_losses_believed("57P01"), 10);
+	ck_assert_uint_le(verdict_losses_believed(""), 10);
+}
+END_TEST
+
 START_TEST(a_duplicate_has_one_cause)
 {
 	ck_assert_int_eq(verdict_duplicate_cause(0, false), STATS_duplicates_republished);
@@ -142,4 +151,5 @@ UNIT_SUITE("worker/verdict", only_a_retry_waits_and_only_while_attempts_are_left
 	the_reason_tells_what_happened, the_delay_follows_the_schedule_unless_the_handler_names_one,
 	what_does_not_wait_has_no_delay,
 	a_crash_waits_until_there_are_enough_of_them_or_no_attempts_are_left,
-	a_handlers_delay_is_a_year_at_most, a_duplicate_has_one_cause)
+	a_handlers_delay_is_a_year_at_most,
+	a_full_disk_is_believed_for_long_the_end_of_a_session_a_few_times, a_duplicate_has_one_cause)
