@@ -251,8 +251,8 @@ check-faults: all
 faults-programs: all $(B)/tests/faults $(TEST_HANDLERS)
 
 # What is missing is installed first; the build comes after it, in a make of its own.  Of the faults a
-# third of the grid (a different one for each row) and short runs: make check-faults takes its time.
-check: export INBOXD_FAULT_STRIDE ?= 3
+# quarter of the grid (a different one for each row) and short runs: make check-faults takes its time.
+check: export INBOXD_FAULT_STRIDE ?= 4
 check: export INBOXD_FAULT_KILLS ?= 50
 check: export INBOXD_FAULT_AWAY_SECONDS ?= 8
 check: export INBOXD_FAULT_SECONDS ?= 30

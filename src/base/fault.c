@@ -5,8 +5,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,18 +17,21 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-static struct fault_map *map_open(void)
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct fault_map *map;
+
+static void map_open(void)
 {
 	const char *path = getenv("INBOXD_FAULT_MAP");
 	int fd = path != NULL ? open(path, O_RDWR | O_CLOEXEC) : -1;
 	if (fd < 0)
-		return NULL;
+		return;
 	void *p = mmap(NULL, sizeof(struct fault_map), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	(void)close(fd);
-	return p != MAP_FAILED ? p : NULL;
+	map = p != MAP_FAILED ? p : NULL;
 }
 
-static int reach_test(const struct fault_map *map)
+static int reach_test(void)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	const struct timeval limit = {.tv_sec = FAULT_WAIT_S};
@@ -43,10 +46,10 @@ static int reach_test(const struct fault_map *map)
 	return -1;
 }
 
-static void stand(const struct fault_map *map, const char *name)
+static void stand(const char *name)
 {
 	char answer;
-	int fd = reach_test(map);
+	int fd = reach_test();
 	if (fd < 0)
 		return;
 	if (dprintf(fd, "%s %d %s\n", name, (int)getpid(), program_invocation_name) > 0)
@@ -57,16 +60,12 @@ static void stand(const struct fault_map *map, const char *name)
 
 void fault_point(const char *name)
 {
-	static struct fault_map *map; /* once for each process: its environment never changes */
-	static bool is_mapped;
-	int before = errno; /* a point stands anywhere */
+	int before = errno; /* a point stands anywhere, in any thread */
 	uint32_t one = 1;
-	if (!is_mapped)
-		map = map_open();
-	is_mapped = true;
+	(void)pthread_once(&once, map_open);
 	if (map != NULL && atomic_load(&map->is_armed) == 1 && strcmp(map->name, name) == 0 &&
 		atomic_compare_exchange_strong(&map->is_armed, &one, 0))
-		stand(map, name);
+		stand(name);
 	errno = before;
 }
 

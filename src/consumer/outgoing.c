@@ -4,6 +4,7 @@
 #include "consumer/state.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 
 #include <inttypes.h>
 #include <poll.h>
@@ -51,6 +52,7 @@ static void on_outcome(struct consumer *c, struct bytes payload)
 	struct outcome o;
 	if (!outcome_decode(&r, &o)) /* cannot be: our own thread encoded it */
 		return;
+	FAULT("outcome-read");
 	if (o.is_sent)
 		stats_add(c->slot, STATS_outgoing_sent, 1);
 	else if (o.delay_ms != 0)
@@ -127,6 +129,7 @@ static void pass_on(struct consumer *c, struct bytes message, uint64_t until_ms)
 	buf_add(&to->out, message.data, message.size);
 	channel_end(to, at);
 	c->outgoing.n_held++;
+	FAULT("outgoing-passed-on");
 }
 
 void outgoing_taken(struct crew *crew, struct bytes payload)
@@ -156,6 +159,7 @@ void outgoing_recorded(struct crew *crew, struct bytes payload)
 {
 	struct consumer *c = crew->owner;
 	struct reader r = reader_of(payload);
+	FAULT("outcomes-settled");
 	if (reader_u8(&r) != 0)
 		buf_consume(&c->outgoing.outcomes, c->outgoing.n_given);
 	c->outgoing.n_given = 0;
@@ -197,6 +201,7 @@ static bool give_outcomes(struct crew *crew)
 	buf_add(&crew->channel.out, c->outgoing.outcomes.data, c->outgoing.outcomes.size);
 	channel_end(&crew->channel, at);
 	c->outgoing.n_given = c->outgoing.outcomes.size;
+	FAULT("outcomes-formed");
 	crew_begin_task(crew, TASK_SENT);
 	return true;
 }
@@ -210,6 +215,7 @@ bool outgoing_give(struct crew *crew, uint64_t now_ms)
 		return false;
 	channel_end(&crew->channel, channel_begin(&crew->channel, TO_OUTGOING));
 	crew_begin_task(crew, TASK_OUTGOING);
+	FAULT("outgoing-asked-for");
 	return true;
 }
 

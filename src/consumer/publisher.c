@@ -4,6 +4,7 @@
 
 #include "base/backoff.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "ipc/channel.h"
 #include "ipc/protocol.h"
@@ -322,9 +323,11 @@ static enum fate publish(struct publisher *p, struct flight *f, uint64_t until_m
 	const struct outgoing *m = f->message;
 	if (!get_ready(p, until_ms))
 		return FATE_NOT_TRIED;
+	FAULT("before-publish");
 	p->tag++;
 	f->confirm_until_ms = clock_ms() + CONFIRM_MS;
 	enum rc rc = mq_publish(p->mq, m->exchange, m->routing_key, m->properties, m->body, &err);
+	FAULT("publish-sent");
 	if (rc == RC_OK)
 		return await(p, f);
 	(void)snprintf(f->error, sizeof f->error, "%.*s", (int)sizeof f->error - 1, err.text);
@@ -349,6 +352,7 @@ static void answer(struct publisher *p, const struct flight *f, enum fate fate)
 	};
 	if (fate == FATE_UNKNOWN)
 		return;
+	FAULT("publish-answered");
 	if (fate == FATE_FAILED)
 		log_failed(p, f->message, f->error);
 	size_t at = channel_begin(&p->channel, FROM_PUBLISHED);

@@ -2,6 +2,7 @@
 /* What is to be published: rows taken for the consumer, which has the broker, and its answers recorded. */
 #include "worker/session.h"
 
+#include "base/fault.h"
 #include "base/fd.h"
 
 enum {
@@ -36,6 +37,7 @@ void outgoing_take(struct worker *w)
 	AUTO(result) struct db_result *rows = NULL;
 	struct err err;
 	uint64_t next_ms = UINT64_MAX;
+	FAULT("before-outgoing-taken");
 	if (w->db != NULL && inbox_take_outgoing(&w->inbox, TAKE_MOST, TAKE_BYTES, lease_ms(w), &rows,
 				     &err) != RC_OK)
 		worker_lost(w, &err);
@@ -46,6 +48,8 @@ void outgoing_take(struct worker *w)
 	buf_add_u32(&w->channel.out, HOLD_MS);
 	if (rows != NULL)
 		add_rows(w, rows);
+	if (rows != NULL && db_result_rows(rows) != 0)
+		FAULT("outgoing-taken");
 	channel_end(&w->channel, at);
 }
 
@@ -53,11 +57,13 @@ void outgoing_record(struct worker *w, struct bytes outcomes)
 {
 	struct err err;
 	bool done = false;
+	FAULT("before-outcomes-recorded");
 	if (w->db != NULL) {
 		done = inbox_record_outcomes(&w->inbox, outcomes, &err) == RC_OK;
 		if (!done)
 			worker_lost(w, &err);
 	}
+	FAULT("outcomes-recorded");
 	size_t at = channel_begin(&w->channel, FROM_SENT);
 	buf_add_byte(&w->channel.out, done);
 	channel_end(&w->channel, at);

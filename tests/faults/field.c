@@ -41,17 +41,20 @@ static void write_configuration(struct field *f, const char *file, const char *m
 		"    queue: %s\n"
 		"    handler: effect\n"
 		"    options: {table: %s.effect}\n"
+		"    dead_letter: {exchange: \"\", routing_key: %s}\n"
 		"    max_message_bytes: 16KiB\n"
 		"    crash_limit: 1000\n"
 		"    retry: {immediate: 100}\n"
 		"%s",
-		f->w.queue, f->w.name, more);
+		f->w.queue, f->w.name, f->dead, more);
 }
 
 void field_begin(struct field *f, const char *name, int n_daemons, const char *more)
 {
 	memset(f, 0, sizeof *f);
 	world_begin(&f->w, name);
+	(void)snprintf(f->dead, sizeof f->dead, "%s-dead", f->w.name);
+	queue_declare(&f->w, f->dead, NULL);
 	standing_begin(&f->standing, f->w.dir);
 	f->broker = proxy_new(PROXY_AMQP, port_of("INBOXD_TEST_AMQP_PORT"));
 	f->database = proxy_new(PROXY_POSTGRES, port_of("INBOXD_TEST_PGPORT"));
@@ -168,6 +171,9 @@ void field_let_time_pass(struct field *f)
 {
 	sql(&f->w,
 		"UPDATE parked SET next_at = clock_timestamp() WHERE state = 'waiting' AND "
+		"next_at > clock_timestamp() + interval '10 s'");
+	sql(&f->w,
+		"UPDATE outgoing SET next_at = clock_timestamp() WHERE "
 		"next_at > clock_timestamp() + interval '10 s'");
 }
 

@@ -13,6 +13,7 @@ enum { FIELD_DAEMONS = 2 };
 
 struct field {
 	struct world w;
+	char dead[96]; /* the queue of dead letters */
 	struct daemon d[FIELD_DAEMONS];
 	int n_daemons;
 	struct proxy *broker, *database;
@@ -49,8 +50,8 @@ void field_revive(struct field *f);
 /* Kills the daemon and starts it again, without the memory of how often its processes died. */
 void field_renew(struct field *f, struct daemon *d);
 
-/* A retry whose worker died before anybody knew of it is due again when its time limit is over: as
- * if that time had passed. */
+/* What was taken by somebody who died before anybody knew of it, a retry or a dead letter, is due
+ * again when its lease is over: as if that time had passed. */
 void field_let_time_pass(struct field *f);
 
 /* Publishes and tells the oracle. */

@@ -25,12 +25,14 @@ struct oracle {
 	 * cut off in the midst of parking it: nothing tells that from a message that was sent
 	 * twice. */
 	bool keyless_may_repeat;
+	bool has_fetched; /* the dead letters */
 };
 
 struct judgement {
 	size_t published, keys, effects, parked,
 		duplicates; /* different bodies; copies beyond them */
 	size_t lost, doubled, misplaced;
+	size_t untold;   /* failed, and no dead letter */
 	char text[4096]; /* which; "" */
 };
 
@@ -38,8 +40,10 @@ void oracle_done(struct oracle *o);
 /* The broker has taken a message; again with the same body: a copy. */
 void oracle_tell(struct oracle *o, const char *key, const char *body, enum oracle_fate fate);
 
-/* Nothing is in the queue any more and nothing waits. */
+/* Nothing is in the queue any more, and nothing waits to be tried again or to be published. */
 bool oracle_is_quiet(struct world *w);
+/* Takes the dead letters out of their queue and remembers whose they are. */
+void oracle_fetch_dead(struct oracle *o, struct world *w, const char *queue);
 /* When all is quiet. */
 struct judgement oracle_judge(const struct oracle *o, struct world *w);
 /* At any moment: what is no longer in the broker must be in the database.  The text says what is

@@ -196,6 +196,7 @@ START_TEST(two_daemons_in_a_storm_of_every_fault_lose_nothing_and_double_nothing
 		sleep_ms((int)chance_below(&s.c, 200));
 	}
 	calm_down(&s);
+	oracle_fetch_dead(&s.f.oracle, &s.f.w, s.f.dead);
 	struct judgement j = oracle_judge(&s.f.oracle, &s.f.w);
 	(void)printf(
 		"faults: random, seed %llu: %d faults (%d at points, %d restarts of servers); "
