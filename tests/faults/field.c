@@ -45,6 +45,7 @@ static void write_configuration(struct field *f, const char *file, const char *m
 		"    max_message_bytes: 16KiB\n"
 		"    crash_limit: 1000\n"
 		"    retry: {immediate: 100}\n"
+		"    breaker: {failures: 1000000}\n"
 		"%s",
 		f->w.queue, f->w.name, f->dead, more);
 }
