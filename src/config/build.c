@@ -6,6 +6,7 @@
 #include "config/check.h"
 #include "config/env.h"
 #include "config/options_tree.h"
+#include "config/sqlstates.h"
 #include "config/topology.h"
 
 #include <ctype.h>
@@ -106,6 +107,8 @@ static void read_node(
 		topology_read_arguments(r, o, node, base);
 	else if (o->type == OPTION_BINDINGS)
 		topology_read_bindings(r, o, node, base);
+	else if (o->type == OPTION_SQLSTATES)
+		sqlstates_read(r, o, node, base);
 	else
 		(void)read_option(r, o, node, base);
 }
@@ -373,6 +376,7 @@ static void option_done(const struct option *o, void *base)
 		[OPTION_WORD_TEXT] = true,
 		[OPTION_CONNINFO] = true,
 		[OPTION_DURATIONS] = true,
+		[OPTION_SQLSTATES] = true,
 	};
 	if (is_pointer[o->type])
 		free(*(void **)field_of(base, o->offset));

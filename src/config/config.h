@@ -99,6 +99,11 @@ struct config_consumer {
 	uint64_t *retry_delays_ms; /* owned */
 	size_t n_retry_delays;
 	uint32_t retry_jitter_percent;
+	struct config_sqlstate {
+		char state[6]; /* five characters, or a class of two */
+		bool is_reject;
+	} * sqlstates; /* owned; what differs from db_error_class */
+	size_t n_sqlstates;
 	uint32_t crash_limit;
 	uint32_t delivery_limit;   /* of the queue */
 	uint32_t breaker_failures; /* parked in a row */
@@ -108,6 +113,8 @@ struct config_consumer {
 		char *exchange;    /* NULL: nothing is sent */
 		char *routing_key; /* NULL: the message's own */
 	} dead_letter;
+	uint64_t memory_max;    /* of a worker, in bytes */
+	uint32_t recycle_after; /* messages; 0: never */
 	struct config_topology topology;
 	struct options
 		*options; /* the handler's own; never NULL; empty in a consumer process's copy */

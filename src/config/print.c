@@ -191,6 +191,15 @@ static void put_durations(struct printing *p, const uint64_t *values, size_t n)
 	buf_add_byte(p->out, ']');
 }
 
+static void put_sqlstates(struct printing *p, const struct config_consumer *c)
+{
+	buf_add_byte(p->out, '{');
+	for (size_t i = 0; i < c->n_sqlstates; i++)
+		buf_addf(p->out, "%s\"%s\": %s", i == 0 ? "" : ", ", c->sqlstates[i].state,
+			c->sqlstates[i].is_reject ? "reject" : "retry");
+	buf_add_byte(p->out, '}');
+}
+
 static void put_number(struct printing *p, const struct option *o, const void *base)
 {
 	if (o->type == OPTION_SIZE) {
@@ -224,7 +233,7 @@ static bool is_text(enum option_type type)
 /* One line: the name and what belongs to it. */
 static void print_field(struct printing *p, const struct option *o, const void *base)
 {
-	if (is_text(o->type) && text_of(o, base) == NULL)
+	if ((is_text(o->type) || o->type == OPTION_SQLSTATES) && text_of(o, base) == NULL)
 		return;
 	put_name(p, o->name);
 	buf_add_byte(p->out, ' ');
@@ -238,6 +247,8 @@ static void print_field(struct printing *p, const struct option *o, const void *
 		put_text(p->out, o->words[*(const unsigned *)field_of(base, o->offset)]);
 	else if (o->type == OPTION_BOOL)
 		buf_add_str(p->out, *(const bool *)field_of(base, o->offset) ? "true" : "false");
+	else if (o->type == OPTION_SQLSTATES)
+		put_sqlstates(p, base);
 	else if (o->type == OPTION_DURATIONS)
 		put_durations(p, *(uint64_t *const *)field_of(base, o->offset),
 			*(const size_t *)field_of(base, o->offset_n));

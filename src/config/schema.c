@@ -382,6 +382,10 @@ static const struct option consumer[] = {
 		.child = SECTION_DEAD_LETTER,
 		.flags = OPTION_WHOLE,
 		.help = "where a message is sent that has failed for good"},
+	{.name = "worker",
+		.type = OPTION_SECTION,
+		.child = SECTION_WORKER,
+		.help = "what a worker may take before it is started anew"},
 	{.name = "topology",
 		.type = OPTION_SECTION,
 		.child = SECTION_TOPOLOGY,
@@ -441,6 +445,28 @@ static const struct option retry[] = {
 		.max = 100,
 		.def = "20%",
 		.help = "delays are spread by this share"},
+	{.name = "sqlstates",
+		.type = OPTION_SQLSTATES,
+		IN(config_consumer, sqlstates),
+		IN_N(config_consumer, n_sqlstates),
+		.computed = "none",
+		.help = "errors of statements, or classes of them: retry or reject"},
+};
+
+static const struct option worker[] = {
+	{.name = "memory_max",
+		.type = OPTION_SIZE,
+		IN(config_consumer, memory_max),
+		.min = 16 * MIB,
+		.max = 1024 * GIB,
+		.def = "512MiB",
+		.help = "memory of a worker, beside what messages need"},
+	{.name = "recycle_after",
+		.type = OPTION_COUNT,
+		IN(config_consumer, recycle_after),
+		.max = UINT32_MAX,
+		.def = "0",
+		.help = "messages after which a worker is started anew; 0: never"},
 };
 
 static const struct option breaker[] = {
@@ -541,6 +567,7 @@ static const struct section sections[SECTION_COUNT] = {
 	[SECTION_BREAKER] = {"breaker", breaker, COUNT_OF(breaker)},
 	[SECTION_PARKED] = {"parked", parked, COUNT_OF(parked)},
 	[SECTION_DEAD_LETTER] = {"dead_letter", dead_letter, COUNT_OF(dead_letter)},
+	[SECTION_WORKER] = {"worker", worker, COUNT_OF(worker)},
 	[SECTION_TOPOLOGY] = {"topology", topology, COUNT_OF(topology)},
 	[SECTION_BINDING] = {"a binding", binding, COUNT_OF(binding)},
 };
@@ -615,6 +642,7 @@ void schema_describe(const struct option *o, struct buf *out)
 		[OPTION_CONNINFO] = "a connection string",
 		[OPTION_SOURCES] = "a source or a list of sources",
 		[OPTION_ARGUMENTS] = "a map of arguments",
+		[OPTION_SQLSTATES] = "a map of SQLSTATEs or their classes to retry or reject",
 		[OPTION_BINDINGS] = "a list of {exchange, routing_key}",
 		[OPTION_FREE] = "a map",
 		[OPTION_SECTION] = "a map",

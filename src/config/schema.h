@@ -19,6 +19,7 @@ enum section_id {
 	SECTION_BREAKER,
 	SECTION_PARKED,
 	SECTION_DEAD_LETTER,
+	SECTION_WORKER,
 	SECTION_TOPOLOGY,
 	SECTION_BINDING,
 	SECTION_COUNT,
@@ -46,6 +47,7 @@ enum option_type {
 	OPTION_CONNINFO,   /* char * */
 	OPTION_SOURCES,    /* struct string_list */
 	OPTION_ARGUMENTS,  /* struct config_argument *, number at offset_n */
+	OPTION_SQLSTATES,  /* struct config_sqlstate *, number at offset_n */
 	OPTION_BINDINGS,   /* struct config_binding *, number at offset_n */
 	OPTION_FREE,       /* struct options * */
 	OPTION_SECTION,    /* the child's options, in the same struct */

@@ -64,7 +64,8 @@ static bool contains_word(const char *text, const char *word)
 {
 	size_t n = strlen(word);
 	for (const char *p = text; *p != '\0'; p++)
-		if (strncasecmp(p, word, n) == 0 && !is_of_word(p[n]) && (p == text || !is_of_word(p[-1])))
+		if (strncasecmp(p, word, n) == 0 && !is_of_word(p[n]) &&
+			(p == text || !is_of_word(p[-1])))
 			return true;
 	return false;
 }
@@ -72,8 +73,8 @@ static bool contains_word(const char *text, const char *word)
 /* What the transaction itself is: read-only, say, and our own statements behind it would fail. */
 static bool is_of_transaction(const char *p)
 {
-	static const char *const names[] = {"transaction", "transaction_isolation", "transaction_read_only",
-		"transaction_deferrable", "characteristics"};
+	static const char *const names[] = {"transaction", "transaction_isolation",
+		"transaction_read_only", "transaction_deferrable", "characteristics"};
 	p = skip_space(p);
 	p += *p == '"';
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -121,7 +122,8 @@ enum db_verb db_verb_of(const char *sql)
 		if (contains(p, traces[i]))
 			return DB_VERB_STATE;
 	/* Whole words: an attempt or a template is no temporary table. */
-	return contains_word(p, "temp") || contains_word(p, "temporary") ? DB_VERB_STATE : DB_VERB_PLAIN;
+	return contains_word(p, "temp") || contains_word(p, "temporary") ? DB_VERB_STATE
+									 : DB_VERB_PLAIN;
 }
 
 static bool starts_with_any(const char *state, const char *const *prefixes, size_t n)
@@ -140,8 +142,8 @@ enum rc db_error_class(const char *state)
 	/* The data itself. */
 	static const char *const data[] = {"22", "23"};
 
-	/* A missing foreign key may still arrive; a limit that one statement ran into (temp_file_limit)
-	 * stops no other. */
+	/* A missing foreign key may still arrive; a limit that one statement ran into
+	 * (temp_file_limit) stops no other. */
 	if (strcmp(state, "23503") == 0 || strcmp(state, "53400") == 0)
 		return RC_RETRY;
 	if (starts_with_any(state, away, sizeof away / sizeof away[0]))
@@ -161,6 +163,21 @@ enum rc db_error_class_of_statement(const char *state, const char *source)
 		(is_raised || starts_with_any(state, elsewhere, sizeof elsewhere / sizeof elsewhere[0])))
 		return RC_RETRY;
 	return rc;
+}
+
+enum rc db_error_class_of(
+	const struct config_consumer *consumer, const char *state, enum rc otherwise)
+{
+	const struct config_sqlstate *best = NULL;
+	for (size_t i = 0; i < consumer->n_sqlstates; i++) {
+		const struct config_sqlstate *s = &consumer->sqlstates[i];
+		size_t n = strlen(s->state);
+		if (strncmp(state, s->state, n) == 0 && (best == NULL || n > strlen(best->state)))
+			best = s;
+	}
+	if (best == NULL)
+		return otherwise;
+	return best->is_reject ? RC_REJECT : RC_RETRY;
 }
 
 bool db_error_is_serialization(const char *state)

@@ -132,6 +132,10 @@ enum rc db_error_class(const char *sqlstate);
  * inside the server that reports it; may be NULL), or tells of another server it talked to, says nothing
  * of this one: RC_RETRY instead of RC_UNAVAILABLE.  Pure. */
 enum rc db_error_class_of_statement(const char *sqlstate, const char *source);
+/* Of a statement of a consumer's handler: its configuration has the first word, the whole code before its
+ * class; otherwise it is what the functions above made of it.  Pure. */
+enum rc db_error_class_of(
+	const struct config_consumer *consumer, const char *sqlstate, enum rc otherwise);
 bool db_error_is_serialization(const char *sqlstate); /* 40001, 40P01, …: run again at once */
 
 #endif

@@ -26,9 +26,18 @@ static void note_unavailable(struct host *h, const struct err *err)
 	h->is_unavailable = true;
 }
 
-/* Keeps the first failure: those that follow are its consequences. */
-static void note_failure(struct host *h, size_t index, const struct err *err, bool is_final)
+/* What the configuration says of the server's answer; a session that is gone is gone. */
+static enum rc class_of(const struct host *h, const struct err *err)
 {
+	if (err->sqlstate[0] == '\0' || db_tx_state(h->db) == DB_TX_LOST)
+		return err->rc;
+	return db_error_class_of(h->consumer, err->sqlstate, err->rc);
+}
+
+/* Keeps the first failure: those that follow are its consequences. */
+static void note_failure(struct host *h, size_t index, struct err *err, bool is_final)
+{
+	err->rc = class_of(h, err);
 	if (err->rc == RC_UNAVAILABLE)
 		note_unavailable(h, err);
 	if (h->failure.is_set)
@@ -39,7 +48,7 @@ static void note_failure(struct host *h, size_t index, const struct err *err, bo
 	(void)snprintf(h->failure.text, sizeof h->failure.text, "%s", err->text);
 }
 
-static int32_t fail(struct inboxd_call *call, const struct err *err)
+static int32_t fail(struct inboxd_call *call, struct err *err)
 {
 	note_failure(call->host, call->index, err, false);
 	call_note(call, "%s", err->text);

@@ -138,7 +138,9 @@ START_TEST(takes_every_value_of_a_consumer)
 		"    on_missing_key: body\n    fingerprint: [json:/amount]\n    workers: 4\n"
 		"    prefetch: 65535\n    prefetch_bytes: 1000000\n"
 		"    batch: {max: 1, bytes: 1KiB, time: 2s}\n    max_message_bytes: 512MiB\n"
-		"    handler_timeout: 10m\n    retry: {immediate: 0, delays: [], jitter: 0%}\n"
+		"    handler_timeout: 10m\n    retry: {immediate: 0, delays: [], jitter: 0%, "
+		"sqlstates: {\"23\": retry, P0001: reject}}\n"
+		"    worker: {memory_max: 1GiB, recycle_after: 500}\n"
 		"    crash_limit: 1\n    dead_letter: {exchange: dlx, routing_key: \"\"}\n"
 		"    delivery_limit: 7\n    parked: {max: 5}\n"
 		"    breaker: {failures: 3, pause: 1s}\n"));
@@ -165,6 +167,13 @@ START_TEST(takes_every_value_of_a_consumer)
 	ck_assert_uint_eq(o->parked_max, 5);
 	ck_assert_uint_eq(o->breaker_failures, 3);
 	ck_assert_uint_eq(o->breaker_pause_ms, 1000);
+	ck_assert_uint_eq(o->n_sqlstates, 2);
+	ck_assert_str_eq(o->sqlstates[0].state, "23");
+	ck_assert(!o->sqlstates[0].is_reject);
+	ck_assert_str_eq(o->sqlstates[1].state, "P0001");
+	ck_assert(o->sqlstates[1].is_reject);
+	ck_assert_uint_eq(o->memory_max, 1 << 30);
+	ck_assert_uint_eq(o->recycle_after, 500);
 	config_free(c);
 }
 END_TEST

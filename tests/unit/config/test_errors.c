@@ -120,6 +120,24 @@ START_TEST(refuses_durations_and_sizes_without_sense)
 }
 END_TEST
 
+START_TEST(refuses_sqlstates_that_are_none_and_words_that_say_nothing)
+{
+	CHECK({"retry: {sqlstates: {p0001: reject}}", 25, "retry.sqlstates.p0001 is no SQLSTATE",
+		      "five digits and capitals, as in 23505, or two for a whole class, as in 23"},
+		{"retry: {sqlstates: {235: reject}}", 25, "retry.sqlstates.235 is no SQLSTATE",
+			"five digits and capitals, as in 23505, or two for a whole class, as in "
+			"23"},
+		{"retry: {sqlstates: {23505: ignore}}", 32,
+			"retry.sqlstates.23505 must be retry or reject",
+			"retry: it may pass; reject: this message can never succeed"},
+		{"retry: {sqlstates: {23505: [retry]}}", 32,
+			"retry.sqlstates.23505 must be retry or reject",
+			"retry: it may pass; reject: this message can never succeed"},
+		{"retry: {sqlstates: [23505]}", 24, "retry.sqlstates must be a map, not a list",
+			"as in {P0001: reject, 23: retry}"});
+}
+END_TEST
+
 START_TEST(refuses_words_that_are_none_and_names_the_nearest)
 {
 	CHECK({"on_missing_key: prak", 21,
@@ -452,7 +470,8 @@ START_TEST(never_crashes_on_options_of_the_wrong_kind)
 		"key", "on_missing_key", "fingerprint", "workers", "prefetch", "batch", "retry",
 		"topology", "options", "handler_timeout", "prefetch_bytes"};
 	static const char *const values[] = {"~", "[]", "{}", "[~]", "[[]]", "[{}]", "{a: b}",
-		"{delays: ~}", "{type: ~, durable: ~, arguments: ~, bindings: ~}",
+		"{delays: ~}", "{sqlstates: ~}", "{sqlstates: [~]}", "{sqlstates: {~: ~, 23: {}}}",
+		"{type: ~, durable: ~, arguments: ~, bindings: ~}",
 		"{arguments: {a: [b]}, bindings: [~, x]}", "*x", "[*x]", "{max: {}, bytes: []}",
 		"\"\"", "{? [a] : b}"};
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -506,6 +525,7 @@ UNIT_SUITE("config/errors", refuses_dead_letters_that_would_come_back,
 	refuses_counts_that_are_none,
 	refuses_a_handler_that_may_outlast_the_brokers_patience,
 	refuses_values_at_both_ends_of_their_ranges, refuses_durations_and_sizes_without_sense,
+	refuses_sqlstates_that_are_none_and_words_that_say_nothing,
 	refuses_words_that_are_none_and_names_the_nearest,
 	refuses_names_and_handlers_that_cannot_be_some, refuses_texts_beyond_what_the_broker_takes,
 	refuses_what_only_some_options_are, refuses_names_of_arguments_that_the_broker_cannot_take,

@@ -33,7 +33,9 @@ static const char rich[] =
 	"    max_message_bytes: 1048577\n    crash_limit: 9\n    delivery_limit: 8\n"
 	"    breaker: {failures: 2, pause: 7s}\n    parked: {max: 11}\n"
 	"    dead_letter: {exchange: \"\", routing_key: \"dead # letters\"}\n"
-	"    retry: {immediate: 0, delays: [], jitter: 100%}\n"
+	"    retry: {immediate: 0, delays: [], jitter: 100%, sqlstates: {P0001: reject, 08: "
+	"retry}}\n"
+	"    worker: {memory_max: 100MiB, recycle_after: 7}\n"
 	"    topology:\n      type: quorum\n"
 	"      arguments: {x-a: 5, x-b: \"5\", x-c: true, x-d: 'true', x-e: \"~\", \"x f\": "
 	"\"${T_NAME}\"}\n"
@@ -288,6 +290,7 @@ START_TEST(prints_the_smallest_configuration_as_people_would_write_it)
 		"    retry:\n      immediate: 2\n      delays: [10s, 1m, 10m]\n      jitter: 20%\n"
 		"    crash_limit: 3\n    delivery_limit: 20\n    breaker:\n      failures: 10\n"
 		"      pause: 30s\n    parked:\n      max: 10000\n"
+		"    worker:\n      memory_max: 512MiB\n      recycle_after: 0\n"
 		"    options:\n      statement: \"INSERT INTO orders VALUES ($1)\"\n"
 		"      parameters:\n        - json:/id\n");
 	config_free(c);

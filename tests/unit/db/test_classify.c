@@ -183,6 +183,36 @@ START_TEST(only_what_the_server_says_of_itself_is_believed_of_it)
 }
 END_TEST
 
+START_TEST(the_configuration_has_the_first_word_and_the_whole_code_before_its_class)
+{
+	struct config_sqlstate some[] = {
+		{"23", false}, {"23505", true}, {"P0", true}, {"P0002", false}, {"53100", false}};
+	const struct config_consumer with = {.sqlstates = some, .n_sqlstates = 5}, without = {0};
+	static const struct {
+		const char *state;
+		enum rc with, without;
+	} states[] = {
+		{"23505", RC_REJECT, RC_REJECT},
+		{"23502", RC_RETRY, RC_REJECT},
+		{"23503", RC_RETRY, RC_RETRY},
+		{"P0001", RC_REJECT, RC_RETRY},
+		{"P0002", RC_RETRY, RC_RETRY},
+		{"53100", RC_RETRY, RC_UNAVAILABLE},
+		{"53200", RC_UNAVAILABLE, RC_UNAVAILABLE},
+		{"22012", RC_REJECT, RC_REJECT},
+		{"", RC_RETRY, RC_RETRY},
+	};
+	for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
+		ck_assert_msg(db_error_class_of(&with, states[i].state,
+				      db_error_class(states[i].state)) == states[i].with, "%s",
+			states[i].state);
+		ck_assert_msg(db_error_class_of(&without, states[i].state,
+				      db_error_class(states[i].state)) == states[i].without,
+			"%s", states[i].state);
+	}
+}
+END_TEST
+
 START_TEST(only_conflicts_between_transactions_run_again_at_once)
 {
 	ck_assert(db_error_is_serialization("40001"));
@@ -204,4 +234,5 @@ UNIT_SUITE("db/classify", whatever_ends_or_begins_a_transaction_is_refused, noth
 	a_server_that_lacks_something_is_not_the_messages_fault, everything_else_is_tried_again,
 	a_statement_that_is_too_greedy_stops_no_other,
 	only_what_the_server_says_of_itself_is_believed_of_it,
+	the_configuration_has_the_first_word_and_the_whole_code_before_its_class,
 	only_conflicts_between_transactions_run_again_at_once)
