@@ -47,7 +47,12 @@ enum stats_role { STATS_FREE, STATS_SUPERVISOR, STATS_CONSUMER, STATS_WORKER };
 	X(kept, "messages that were given out often, kept in the database before they ran") \
 	X(breaker_opened, "times that messages parked in a row paused the consumer") \
 	X(outgoing_sent, "messages that we published and the broker has") \
-	X(outgoing_postponed, "attempts to publish a message that failed")
+	X(outgoing_postponed, "attempts to publish a message that failed") \
+	X(recycled, "times a worker was started anew for its age or its memory") \
+	X(leaving, "gauge: why the worker is about to leave")
+
+/* The gauge `leaving`. */
+enum leaving { LEAVING_NOT, LEAVING_MEMORY, LEAVING_AGE, LEAVING_CHANGED };
 
 enum stats_counter {
 #define X(name, help) STATS_##name,

@@ -98,14 +98,16 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *arg)
 static void on_gone(struct consumer *c, const struct control *m)
 {
 	char detail[128];
+	const char *memory = m->over_memory ? "; it held more than worker.memory_max" : "";
 	if (m->timed_out)
 		(void)snprintf(detail, sizeof detail, "handler over its time limit of %u ms, killed",
 			c->config->handler_timeout_ms);
 	else if (m->was_killed)
-		(void)snprintf(detail, sizeof detail, "worker killed by signal %d (SIG%s)",
-			m->status, sigabbrev_np(m->status) != NULL ? sigabbrev_np(m->status) : "?");
+		(void)snprintf(detail, sizeof detail, "worker killed by signal %d (SIG%s)%s",
+			m->status, sigabbrev_np(m->status) != NULL ? sigabbrev_np(m->status) : "?",
+			memory);
 	else
-		(void)snprintf(detail, sizeof detail, "worker exited with code %d", m->status);
+		(void)snprintf(detail, sizeof detail, "worker exited with code %d%s", m->status, memory);
 	crew_gone(c, m->index, m->life, m->timed_out, detail);
 }
 

@@ -339,6 +339,9 @@ static void obey(struct crew *crew, const struct frame *f)
 	case FROM_DUE:
 		outgoing_due(crew->owner);
 		break;
+	case FROM_LEAVING:
+		crew->is_ready = false;
+		break;
 	case TO_HELLO:
 	case TO_BATCH:
 	case TO_PARK:

@@ -62,6 +62,19 @@ void host_set_step(struct host *h, host_step_fn *step, void *arg)
 	h->step_arg = arg;
 }
 
+void host_set_guard(struct host *h, host_guard_fn *guard, void *arg)
+{
+	h->guard = guard;
+	h->guard_arg = arg;
+}
+
+static int32_t guarded(const struct host *h, int32_t result)
+{
+	if (h->guard != NULL)
+		h->guard(h->guard_arg);
+	return result;
+}
+
 void host_set_trace(struct host *h, host_trace_fn *trace, void *arg)
 {
 	h->trace = trace;
@@ -294,7 +307,7 @@ enum rc host_check(struct host *h, struct buf *errors)
 		return RC_OK;
 	begin_entry(h, ENTRY_CHECK, errors);
 	call_reset(&h->whole, NULL, 0);
-	int32_t result = entries->check(&host_table, &h->whole);
+	int32_t result = guarded(h, entries->check(&host_table, &h->whole));
 	enum rc rc = judge_setup(h, "check", result, &err);
 	if (rc != RC_OK && h->wrong_options == 0)
 		config_option_error(h->consumer, "", h->whole.reason, errors);
@@ -315,7 +328,7 @@ enum rc host_open(struct host *h, struct db_conn *db, struct buf *errors, struct
 	h->n_calls = 0;
 	host_db_begin(h);
 	call_reset(&h->whole, NULL, 0);
-	int32_t result = entries->open(&host_table, &h->whole);
+	int32_t result = guarded(h, entries->open(&host_table, &h->whole));
 	enum rc rc = judge_setup(h, "open", result, err);
 	if (rc == RC_OK && db_tx_state(db) != DB_TX_NONE)
 		rc = err_set(err, RC_UNAVAILABLE, "handler \"%s\", open: the session is lost",
@@ -334,6 +347,7 @@ void host_close(struct host *h)
 		begin_entry(h, ENTRY_CLOSE, NULL);
 		call_reset(&h->whole, NULL, 0);
 		entries->close(&host_table, &h->whole);
+		(void)guarded(h, 0);
 		end_entry(h);
 	}
 	h->state = NULL;
@@ -505,7 +519,7 @@ static enum rc handle_one(struct host *h, struct host_item *items, size_t n, siz
 {
 	struct inboxd_call *call = &h->calls[i];
 	begin_entry(h, ENTRY_HANDLE, NULL);
-	int32_t result = h->handler->entries.handle(&host_table, call);
+	int32_t result = guarded(h, h->handler->entries.handle(&host_table, call));
 	host_db_end_entry(h, call);
 	enum rc rc = judge_session(h, err);
 	if (rc == RC_OK)
@@ -518,7 +532,7 @@ static enum rc handle_batch(
 	struct host *h, struct host_item *items, size_t n, size_t *ret_failed, struct err *err)
 {
 	begin_entry(h, ENTRY_BATCH, NULL);
-	int32_t result = h->handler->entries.handle_batch(&host_table, &h->whole);
+	int32_t result = guarded(h, h->handler->entries.handle_batch(&host_table, &h->whole));
 	host_db_end_entry(h, &h->whole);
 	enum rc rc = judge_session(h, err);
 	if (rc == RC_OK)

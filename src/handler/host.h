@@ -65,6 +65,11 @@ bool host_uses_conn(const struct host *h);
 typedef bool host_step_fn(void *arg, size_t index);
 void host_set_step(struct host *h, host_step_fn *step, void *arg);
 
+/* Called when an entry of the handler has returned, before the session is used again.  NULL:
+ * nobody. */
+typedef void host_guard_fn(void *arg);
+void host_set_guard(struct host *h, host_guard_fn *guard, void *arg);
+
 /* Called with every statement a handler executes or queues, before it is sent (inboxctl try); args
  * are the parameters, n of them (0 for COPY).  NULL: nobody. */
 typedef void host_trace_fn(void *arg, const char *sql, size_t n, const struct db_value *args);

@@ -86,6 +86,8 @@ struct host {
 	void *trace_arg;
 	host_step_fn *step;
 	void *step_arg;
+	host_guard_fn *guard;
+	void *guard_arg;
 	host_trace_result_fn *trace_result;
 	void *trace_result_arg;
 };

@@ -23,7 +23,8 @@ struct control {
 	int32_t status;      /* CONTROL_GONE: as from waitid: exit code or signal */
 	uint8_t was_killed;  /* by a signal */
 	uint8_t timed_out;   /* by us, because its handler took too long */
-	uint8_t padding[2];
+	uint8_t over_memory; /* it held more than it may, then or when we killed it for that */
+	uint8_t padding[1];
 	uint64_t timeout_ms; /* CONTROL_DRAIN */
 };
 

@@ -38,6 +38,7 @@ enum frame_type {
 			  * to be published; then messages, to the end of the frame */
 	FROM_SENT,       /* u8 done: the outcomes are committed */
 	FROM_DUE,        /* something is to be published */
+	FROM_LEAVING,    /* stands in front of an answer: the worker goes behind it, give it nothing */
 
 	/* consumer -> publisher, publisher -> consumer */
 	TO_PUBLISH = 128, /* u64 until_ms, by clock_ms; a message */

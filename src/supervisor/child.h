@@ -19,6 +19,7 @@ struct child_spec {
 	uint32_t index;
 	int channel_fd, config_fd, stats_fd;
 	const struct string_list *forget; /* environment variables it must not see */
+	uint64_t memory_limit; /* bytes; 0: none */
 	bool is_plain_environment;        /* sees only what every program needs */
 };
 

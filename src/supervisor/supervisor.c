@@ -7,6 +7,7 @@
 #include "base/version.h"
 #include "consumer/consumer.h"
 #include "supervisor/child.h"
+#include "supervisor/orphans.h"
 #include "supervisor/unit.h"
 
 #include <inttypes.h>
@@ -150,6 +151,18 @@ static void bury(struct supervisor *s, struct unit *u)
 		adopt(s, successor);
 }
 
+static bool is_ours(void *arg, pid_t pid)
+{
+	const struct supervisor *s = arg;
+	const struct unit *u;
+	DL_FOREACH(s->units, u)
+	{
+		if (unit_has(u, pid))
+			return true;
+	}
+	return false;
+}
+
 static uint64_t step_units(struct supervisor *s, uint64_t now_ms)
 {
 	uint64_t next = UINT64_MAX;
@@ -170,6 +183,7 @@ static void step(struct supervisor *s)
 {
 	uint64_t now = clock_ms();
 	uint64_t next = step_units(s, now);
+	orphans_end(is_ours, s);
 	tell_status(s, now);
 	stats_add(s->slot, STATS_progress, 1);
 	if (s->is_stopping && s->units == NULL) {
@@ -391,6 +405,7 @@ int supervisor_main(const char *config_path)
 	log_init(config->log_level, config->log_format);
 	log_set_role("supervisor", NULL);
 	block_signals();
+	orphans_adopt();
 	s.stop_timeout_ms = config->stop_timeout_ms;
 	if (set_up_events(&s) && set_up_stats(&s, config, &err) == RC_OK && start_units(&s, config)) {
 		log_event(L_INFO, "started", LS("version", INBOXD_VERSION), LS("file", config->path),
@@ -399,6 +414,7 @@ int supervisor_main(const char *config_path)
 		config = NULL;
 		(void)sd_notify(0, "READY=1");
 		code = sd_event_loop(s.event);
+		orphans_end(is_ours, &s);
 		log_event(L_INFO, "ended", LI("exit_code", code));
 	}
 	config_free(config);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/fd.h"
+#include "base/proc.h"
 #include "ipc/channel.h"
 #include "ipc/control.h"
 #include "supervisor/child.h"
@@ -14,6 +15,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 
@@ -24,6 +26,7 @@ enum {
 	WORKER_END_MS = 1000,    /* for a worker to notice that its consumer is gone */
 	DRAIN_GRACE_MS = 2000,   /* for a consumer to give back and close, past its time */
 	FORK_AGAIN_MS = 1000,
+	MESSAGE_COPIES = 5, /* of a message, in all its forms on the way to the database */
 	AFTER_WORK_MS = 100, /* before a worker that crashed over a message is started again */
 };
 
@@ -67,6 +70,11 @@ static bool take_slots(struct unit *u)
 	return ok;
 }
 
+static uint64_t largest(const struct config_consumer *c)
+{
+	return c->batch_bytes > c->max_message_bytes ? c->batch_bytes : c->max_message_bytes;
+}
+
 enum rc unit_new(sd_event *event, struct stats *stats, int stats_fd, const struct config *config,
 	const struct config_consumer *consumer, struct unit **ret, struct err *err)
 {
@@ -79,6 +87,7 @@ enum rc unit_new(sd_event *event, struct stats *stats, int stats_fd, const struc
 	u->n_workers = consumer->workers;
 	u->handler_limit_ms = (uint64_t)consumer->handler_timeout_ms + consumer->batch_time_ms +
 			      KILL_GRACE_MS;
+	u->memory_limit = consumer->memory_max + MESSAGE_COPIES * largest(consumer);
 	u->stuck_limit_ms = STUCK_MS + 2 * (uint64_t)consumer->broker->connect_timeout_ms;
 	u->consumer_config_fd = u->worker_config_fd = u->control_fd = -1;
 	u->consumer.unit = u;
@@ -169,6 +178,8 @@ static bool is_expected(const struct member *m, const siginfo_t *si)
 {
 	const struct unit *u = m->unit;
 	bool is_clean = si->si_code == CLD_EXITED && si->si_status == EX_OK;
+	if (m->is_recycled)
+		return true;
 	if (u->state != UNIT_RUNNING)
 		return is_clean || m->is_worker;
 	return m->is_worker && u->control_fd < 0; /* it goes with its consumer */
@@ -184,7 +195,41 @@ static void write_obituary(const struct member *m, const siginfo_t *si, const ch
 	log_event(is_expected(m, si) ? L_INFO : L_WARNING, "process_died", LS("process", process),
 		LI("pid", m->pid), exited ? (struct log_field)LI("exit_code", si->si_status)
 					  : (struct log_field)LS("signal", signal_name),
-		LS("cause", m->timed_out ? "handler over its time limit" : NULL), LS("next", next));
+		LS("cause", m->timed_out     ? "handler over its time limit"
+			       : m->over_memory ? "over its memory limit"
+						: NULL),
+		LS("next", next));
+}
+
+/* It said so before it went, and went in good order. */
+static void note_recycling(struct member *m, const siginfo_t *si)
+{
+	static const char *const reasons[] = {[LEAVING_MEMORY] = "memory",
+		[LEAVING_AGE] = "recycle_after",
+		[LEAVING_CHANGED] = "handler_changed_process"};
+	uint64_t why = m->slot != NULL ? stats_get(m->slot, STATS_leaving) : LEAVING_NOT;
+	m->is_recycled = why != LEAVING_NOT && why < sizeof reasons / sizeof reasons[0] &&
+			 si->si_code == CLD_EXITED && si->si_status == EX_OK &&
+			 m->unit->state == UNIT_RUNNING;
+	if (m->slot != NULL)
+		stats_set(m->slot, STATS_leaving, LEAVING_NOT);
+	if (!m->is_recycled)
+		return;
+	stats_add(m->slot, STATS_recycled, 1);
+	log_event(L_INFO, "worker_recycled", LS("consumer", m->unit->name),
+		LU("worker", m->index + 1), LI("pid", m->pid), LS("reason", reasons[why]),
+		LS("next", "starting again at once"));
+}
+
+/* The most it ever held, which only its reaper is told; sd-event finds it reaped and does not mind. */
+static void note_memory(struct member *m, const siginfo_t *si)
+{
+	struct rusage usage;
+	bool is_clean = si->si_code == CLD_EXITED && si->si_status == EX_OK;
+	if (wait4(m->pid, NULL, WNOHANG, &usage) != m->pid || is_clean || !m->is_worker)
+		return;
+	uint64_t most = (uint64_t)usage.ru_maxrss * 1024;
+	m->over_memory = m->over_memory || most > m->unit->memory_limit / 10 * 9;
 }
 
 static void plan_restart(struct member *m, const siginfo_t *si, char *next, size_t size)
@@ -199,6 +244,8 @@ static void plan_restart(struct member *m, const siginfo_t *si, char *next, size
 	uint64_t delay = restart_delay_ms(&m->restart, lived, bad, random_u32());
 	if (did_work && delay < AFTER_WORK_MS)
 		delay = AFTER_WORK_MS;
+	if (m->is_recycled)
+		delay = 0;
 	m->start_at_ms = now + delay;
 	if (m->unit->state == UNIT_RUNNING)
 		(void)snprintf(next, size, "starting again in %" PRIu64 " ms", delay);
@@ -233,6 +280,7 @@ static void worker_died(struct member *m, const siginfo_t *si)
 		.status = si->si_status,
 		.was_killed = si->si_code != CLD_EXITED,
 		.timed_out = m->timed_out,
+		.over_memory = m->over_memory,
 	};
 	FAULT("before-obituary");
 	tell_consumer(m->unit, &gone, -1);
@@ -246,11 +294,13 @@ static int on_death(sd_event_source *source, const siginfo_t *si, void *arg)
 	(void)source;
 	FAULT("child-died");
 	m->reaper = sd_event_source_unref(m->reaper);
+	(void)kill(-m->pid, SIGKILL); /* children that a handler left behind keep no session alive */
+	note_memory(m, si);
+	note_recycling(m, si);
 	plan_restart(m, si, next, sizeof next);
-	write_obituary(m, si, next);
-	pid_t group = m->pid;
+	if (!m->is_recycled)
+		write_obituary(m, si, next);
 	m->pid = 0;
-	(void)kill(-group, SIGKILL); /* children that a handler left behind keep no session alive */
 	if (m->slot != NULL) {
 		atomic_store(&m->slot->pid, 0);
 		stats_set(m->slot, STATS_handler_since_ms, 0);
@@ -260,7 +310,7 @@ static int on_death(sd_event_source *source, const siginfo_t *si, void *arg)
 		worker_died(m, si);
 	else
 		consumer_died(m->unit);
-	m->timed_out = false;
+	m->timed_out = m->over_memory = m->is_recycled = false;
 	m->unit->on_change(m->unit->arg);
 	return 0;
 }
@@ -296,6 +346,7 @@ static enum rc start_member(struct member *m, int channel_fd, struct err *err)
 		.stats_fd = u->stats_fd,
 		.forget = &u->forget,
 		.is_plain_environment = !m->is_worker,
+		.memory_limit = m->is_worker ? u->memory_limit : 0,
 	};
 	if (child_start(&spec, &m->pid, err) != RC_OK)
 		return err->rc;
@@ -397,13 +448,15 @@ static uint64_t start_if_due(struct unit *u, uint64_t now_ms)
 
 static void watch_handler(struct member *m, uint64_t now_ms)
 {
-	if (m->pid == 0 || m->timed_out)
+	if (m->pid == 0 || m->timed_out || m->over_memory)
 		return;
 	uint64_t since = stats_get(m->slot, STATS_handler_since_ms);
-	if (since == 0 || now_ms < since + m->unit->handler_limit_ms)
+	if (since == 0)
 		return;
-	m->timed_out = true;
-	kill_group(m);
+	m->timed_out = now_ms >= since + m->unit->handler_limit_ms;
+	m->over_memory = proc_memory(m->pid).resident > m->unit->memory_limit;
+	if (m->timed_out || m->over_memory)
+		kill_group(m);
 }
 
 static void watch_consumer(struct unit *u, uint64_t now_ms)
@@ -462,6 +515,14 @@ void unit_kill(struct unit *u)
 	kill_group(&u->consumer);
 	for (uint32_t i = 0; i < u->n_workers; i++)
 		kill_group(&u->workers[i]);
+}
+
+bool unit_has(const struct unit *u, pid_t pid)
+{
+	bool found = u->consumer.pid == pid;
+	for (uint32_t i = 0; i < u->n_workers; i++)
+		found = found || u->workers[i].pid == pid;
+	return found || (u->successor != NULL && unit_has(u->successor, pid));
 }
 
 bool unit_is_down(const struct unit *u)

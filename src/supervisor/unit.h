@@ -21,6 +21,8 @@ struct member {
 	uint32_t life;  /* counts starts */
 	pid_t pid;      /* 0: not running */
 	bool timed_out; /* killed by us: its handler took too long */
+	bool over_memory; /* it held more than it may; killed by us for it, perhaps */
+	bool is_recycled; /* its end was its own wish, to be started anew */
 	uint64_t started_ms;
 	uint64_t start_at_ms; /* when not running: not before */
 	uint64_t progress, progress_ms; /* of a consumer: the last step seen, and when */
@@ -46,6 +48,7 @@ struct unit {
 	struct handler_file handler_file;
 	uint32_t n_workers;
 	uint64_t handler_limit_ms; /* a handler that runs longer is killed */
+	uint64_t memory_limit;     /* bytes that a worker may hold while its handler runs */
 	uint64_t stuck_limit_ms;   /* a consumer without progress so long is killed */
 	struct string_list forget;
 	int consumer_config_fd, worker_config_fd;
@@ -75,5 +78,7 @@ void unit_drain(struct unit *u, uint64_t now_ms, uint64_t timeout_ms);
 /* Ends everything at once. */
 void unit_kill(struct unit *u);
 bool unit_is_down(const struct unit *u);
+/* Whether a process is one of the unit's, or of its successor's. */
+bool unit_has(const struct unit *u, pid_t pid);
 
 #endif

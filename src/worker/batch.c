@@ -158,8 +158,11 @@ static enum rc handle(struct batch *b, struct err *err)
 		return err->rc;
 	b->until_us = clock_us() + (uint64_t)w->consumer->batch_time_ms * 1000;
 	host_set_step(w->host, before_entry, b);
+	w->handled += b->n_hosts;
 	FAULT("before-handler");
 	enum rc rc = host_handle(w->host, b->hosts, b->n_hosts, &b->failed, err);
+	surroundings_require_descriptors(&w->surroundings);
+	w->is_changed = !surroundings_restore(&w->surroundings) || w->is_changed;
 	b->is_lost_inside = rc == RC_UNAVAILABLE;
 	FAULT("handled");
 	if (rc != RC_OK)
@@ -338,6 +341,11 @@ static struct job *culprit(struct batch *b)
 	return NULL;
 }
 
+static enum rc class_at_commit(const struct worker *w, const struct err *err)
+{
+	return db_error_class_of(w->consumer, err->sqlstate, err->rc);
+}
+
 /* The only message with work in it failed. */
 static void conclude_failure(struct batch *b, const struct err *err)
 {
@@ -352,7 +360,7 @@ static void conclude_failure(struct batch *b, const struct err *err)
 		return;
 	}
 	if (host->verdict == HOST_DONE) { /* the commit failed, a deferred constraint say */
-		host->verdict = err->rc == RC_REJECT ? HOST_REJECT : HOST_RETRY;
+		host->verdict = class_at_commit(b->w, err) == RC_REJECT ? HOST_REJECT : HOST_RETRY;
 		(void)snprintf(host->reason, sizeof host->reason, "%s", err->text);
 		(void)snprintf(host->sqlstate, sizeof host->sqlstate, "%s", err->sqlstate);
 	}

@@ -13,6 +13,7 @@ enum {
 
 static void answer(struct worker *w, bool ran, const struct outlook *o)
 {
+	worker_consider_leaving(w);
 	size_t at = channel_begin(&w->channel, FROM_RETRY);
 	buf_add_byte(&w->channel.out, ran);
 	buf_add_u64(

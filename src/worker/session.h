@@ -9,6 +9,7 @@
 #include "inbox/inbox.h"
 #include "ipc/channel.h"
 #include "ipc/protocol.h"
+#include "worker/surroundings.h"
 
 struct worker {
 	const struct config_consumer *consumer;
@@ -18,6 +19,11 @@ struct worker {
 	struct host *host;
 	char vhost[256];
 	bool is_greeted; /* vhost is known */
+	struct surroundings surroundings;
+	uint64_t handled; /* messages whose handler was started in this life */
+	uint64_t handled_checked; /* when memory was looked at last */
+	bool is_changed; /* what a handler did to this process cannot be undone */
+	bool is_leaving; /* said so: the answer at hand is the last */
 	struct db_conn *db; /* NULL: not connected */
 	struct inbox inbox; /* while db is there */
 	uint64_t next_try_ms; /* when to connect again */
@@ -48,6 +54,8 @@ struct answer {
 };
 
 void worker_answer(struct worker *w, const struct answer *answers, size_t n);
+/* In front of each answer: says that this worker leaves, if it is time. */
+void worker_consider_leaving(struct worker *w);
 
 /* The session is of no use any more: closes it.  The loop connects again. */
 void worker_lost(struct worker *w, const struct err *err);

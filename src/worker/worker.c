@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/fd.h"
+#include "base/proc.h"
 #include "worker/session.h"
 
 #include <errno.h>
@@ -20,9 +21,44 @@ enum {
 
 /* ---- to the consumer ------------------------------------------------------------------------- */
 
+/* What was asked for and never touched is not resident, but counts against the limit all the same. */
+static bool is_large(const struct worker *w)
+{
+	struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+	const struct proc_memory memory = proc_memory(w->surroundings.pid);
+	(void)getrlimit(RLIMIT_DATA, &limit);
+	return memory.resident > w->consumer->memory_max / 5 * 4 ||
+	       (limit.rlim_cur != RLIM_INFINITY && memory.data > limit.rlim_cur / 5 * 4);
+}
+
+/* Between two messages only, and only after a handler ran: nothing else grows. */
+static enum leaving reason_to_leave(struct worker *w)
+{
+	const struct config_consumer *c = w->consumer;
+	if (w->handled == w->handled_checked)
+		return LEAVING_NOT;
+	w->handled_checked = w->handled;
+	if (w->is_changed)
+		return LEAVING_CHANGED;
+	if (c->recycle_after != 0 && w->handled >= c->recycle_after)
+		return LEAVING_AGE;
+	return is_large(w) ? LEAVING_MEMORY : LEAVING_NOT;
+}
+
+void worker_consider_leaving(struct worker *w)
+{
+	enum leaving reason = w->is_leaving ? LEAVING_NOT : reason_to_leave(w);
+	if (reason == LEAVING_NOT)
+		return;
+	w->is_leaving = true;
+	stats_set(w->slot, STATS_leaving, reason);
+	channel_end(&w->channel, channel_begin(&w->channel, FROM_LEAVING));
+}
+
 void worker_answer(struct worker *w, const struct answer *answers, size_t n)
 {
 	struct buf *out = &w->channel.out;
+	worker_consider_leaving(w);
 	size_t at = channel_begin(&w->channel, FROM_VERDICTS);
 	FAULT("before-verdicts");
 	buf_add_u32(out, (uint32_t)n);
@@ -85,6 +121,7 @@ static void disconnect(struct worker *w)
 	host_close(w->host);
 	watch(w, false);
 	inbox_done(&w->inbox);
+	surroundings_set_session(&w->surroundings, -1);
 	db_conn_close(w->db);
 	w->db = NULL;
 	w->stream.is_open = false; /* what came of a large body went with the session */
@@ -116,6 +153,7 @@ static enum rc connect_once(struct worker *w, struct outlook *ret, struct err *e
 
 	if (db_conn_open(c->database, name, &w->db, err) != RC_OK)
 		return err->rc;
+	surroundings_set_session(&w->surroundings, db_conn_fd(w->db));
 	inbox_init(&w->inbox, w->db, c);
 	enum rc rc = db_conn_limit(w->db, inbox_statement_limit_ms(c),
 		c->handler_timeout_ms + c->batch_time_ms + IDLE_MARGIN_MS, err);
@@ -208,13 +246,14 @@ static void obey(struct worker *w, const struct frame *f)
 	case FROM_DUE:
 	case TO_PUBLISH:
 	case FROM_PUBLISHED:
+	case FROM_LEAVING:
 		break;
 	}
 	outgoing_say_due(w);
 	stats_add(w->slot, STATS_progress, 1);
 }
 
-/* False when the consumer is gone. */
+/* False when the consumer is gone, or this worker leaves. */
 static bool take_commands(struct worker *w)
 {
 	struct frame f;
@@ -223,7 +262,7 @@ static bool take_commands(struct worker *w)
 		return false;
 	while ((got = channel_next(&w->channel, &f)) == 1) {
 		obey(w, &f);
-		if (channel_flush(&w->channel) != RC_OK)
+		if (channel_flush(&w->channel) != RC_OK || w->is_leaving)
 			return false;
 		FAULT("answered");
 	}
@@ -261,6 +300,12 @@ static int loop(struct worker *w)
 	}
 }
 
+static void after_entry(void *arg)
+{
+	const struct worker *w = arg;
+	surroundings_require(&w->surroundings, w->db != NULL ? db_conn_fd(w->db) : -1);
+}
+
 int worker_main(const struct config *config, const struct config_consumer *consumer, int channel_fd,
 	struct stats_slot *slot)
 {
@@ -284,7 +329,9 @@ int worker_main(const struct config *config, const struct config_consumer *consu
 		channel_done(&w.channel);
 		return code;
 	}
+	surroundings_begin(&w.surroundings, channel_fd);
 	w.host = host_new(&w.handler, consumer);
+	host_set_guard(w.host, after_entry, &w);
 	watch(&w, true);
 	enum rc checked = host_check(w.host, &errors);
 	watch(&w, false);

@@ -15,17 +15,30 @@
  *   commit           ends the transaction                       nonsense  returns no result
  *   lose-session     terminates its own session                 leak:MB  allocates and forgets
  *   set              leaves a setting, a temporary table and an advisory lock behind
- *   dump:FILE        appends all that it is given to FILE    reject-unless:FILE  reject while it is
- * not there child            leaves a child process behind that holds all descriptors
+ *   dump:FILE        appends all that it is given to FILE       reject-unless:FILE  until it exists
+ *   sql, conn-sql    what the header `sql` holds, on the lent connection or on the raw one
+ *   abort, _exit, stack, spin, eat  ends in other ways: eat allocates for ever
+ *   close, close-std closes descriptors                         look  rejects what others changed
+ *   mask, alarm, chdir, umask, limits, group  changes the process
+ *   fork-return, fork-use  a child comes back from the handler, or uses the session before
+ *   daemon:FILE      leaves a process in a session of its own, its pid in FILE
+ *   thread-crash:MS, thread-print  leaves a thread that crashes later, or prints for ever
+ *   finish, reset, pipeline, copy, nonblocking, unfetched  misuses of the raw connection
+ *   own-lock         waits in a session of its own for a table that the transaction has locked
+ *   child            leaves a child process behind that holds all descriptors
  *
  * Key and body of the row: the message's id, or what the option `key` names as a source; the body.
  * Built as misbehave_conn it uses the raw connection for `commit`.
  */
 #include <inboxd/handler.h>
 
+#include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -223,10 +236,11 @@ static int32_t do_lose_session(struct run *r)
 static int32_t do_leak(struct run *r)
 {
 	size_t size = (size_t)atoi(r->argument) << 20;
-	char *p = malloc(size);
+	volatile char *p = malloc(size);
 	if (p == NULL)
 		abort();
-	memset(p, 'x', size);
+	for (size_t i = 0; i < size; i += 4096)
+		p[i] = 'x'; /* what nobody reads is not even allocated otherwise */
 	return INBOXD_DONE;
 }
 
@@ -319,10 +333,304 @@ static int32_t do_child(struct run *r)
 	return INBOXD_DONE;
 }
 
+static int32_t do_sql(struct run *r)
+{
+	return execute(r, r->host->get(r->call, "header:sql").data);
+}
+
+/* ---- the process ------------------------------------------------------------------------------- */
+
+static int32_t do_abort(struct run *r)
+{
+	(void)r;
+	abort();
+}
+
+static int32_t do__exit(struct run *r)
+{
+	(void)r;
+	_exit(0);
+}
+
+static int32_t do_stack(struct run *r)
+{
+	volatile int hole[4096];
+	hole[0] = do_stack(r); /* so that it is no loop to the compiler */
+	return hole[0] + 1;
+}
+
+static int32_t do_spin(struct run *r)
+{
+	for (volatile int i = 0; r != NULL; i++)
+		;
+	return INBOXD_DONE;
+}
+
+static int32_t do_eat(struct run *r)
+{
+	for (; r != NULL;) {
+		volatile char *p = malloc(1 << 20);
+		if (p == NULL)
+			abort();
+		for (size_t i = 0; i < 1 << 20; i += 4096)
+			p[i] = 'x';
+	}
+	return INBOXD_DONE;
+}
+
+static int32_t do_close(struct run *r)
+{
+	(void)r;
+	for (int fd = 3; fd < 256; fd++)
+		(void)close(fd);
+	return INBOXD_DONE;
+}
+
+static int32_t do_close_std(struct run *r)
+{
+	(void)r;
+	for (int fd = 0; fd < 3; fd++)
+		(void)close(fd);
+	return INBOXD_DONE;
+}
+
+static int32_t do_mask(struct run *r)
+{
+	sigset_t all;
+	(void)r;
+	(void)sigfillset(&all);
+	(void)sigprocmask(SIG_SETMASK, &all, NULL);
+	(void)signal(SIGTERM, SIG_IGN);
+	(void)signal(SIGPIPE, SIG_DFL);
+	return INBOXD_DONE;
+}
+
+static int32_t do_alarm(struct run *r)
+{
+	(void)r;
+	(void)signal(SIGALRM, SIG_DFL);
+	(void)alarm(1);
+	return INBOXD_DONE;
+}
+
+static int32_t do_chdir(struct run *r)
+{
+	(void)r;
+	return chdir("/tmp") == 0 ? INBOXD_DONE : INBOXD_REJECT;
+}
+
+static int32_t do_umask(struct run *r)
+{
+	(void)r;
+	(void)umask(0);
+	return INBOXD_DONE;
+}
+
+static int32_t do_limits(struct run *r)
+{
+	const struct rlimit few = {.rlim_cur = 32, .rlim_max = 32};
+	(void)r;
+	(void)setrlimit(RLIMIT_NOFILE, &few);
+	return INBOXD_DONE;
+}
+
+static int32_t do_group(struct run *r)
+{
+	(void)r;
+	return setpgid(0, getpgid(getppid())) == 0 ? INBOXD_DONE : INBOXD_REJECT;
+}
+
+static int32_t do_look(struct run *r)
+{
+	char directory[1024] = "";
+	struct sigaction on_pipe;
+	struct rlimit files;
+	sigset_t mask;
+	mode_t bits = umask(022);
+	(void)umask(bits);
+	(void)sigprocmask(SIG_SETMASK, NULL, &mask);
+	(void)sigaction(SIGPIPE, NULL, &on_pipe);
+	(void)getrlimit(RLIMIT_NOFILE, &files);
+	if (sigismember(&mask, SIGTERM) || on_pipe.sa_handler != SIG_IGN)
+		return r->host->reject(r->call, "signals are not as they were");
+	if (bits == 0 || getcwd(directory, sizeof directory) == NULL || strcmp(directory, "/tmp") == 0)
+		return r->host->reject(r->call, "umask or directory is not as it was");
+	if (getpgrp() != getpid() || files.rlim_max == 32 || alarm(0) != 0)
+		return r->host->reject(r->call, "group, limits or timers are not as they were");
+	return INBOXD_DONE;
+}
+
+static int32_t do_fork_return(struct run *r)
+{
+	(void)r;
+	return fork() < 0 ? INBOXD_REJECT : INBOXD_DONE;
+}
+
+static int32_t do_fork_use(struct run *r)
+{
+	pid_t pid = fork();
+	if (pid == 0)
+		(void)execute(r, "SELECT pg_terminate_backend(pg_backend_pid())");
+	else
+		(void)waitpid(pid, NULL, 0);
+	return INBOXD_DONE;
+}
+
+static void write_own_pid(const char *path)
+{
+	FILE *f = fopen(path, "w");
+	if (f == NULL)
+		_exit(1);
+	(void)fprintf(f, "%d", (int)getpid());
+	(void)fclose(f);
+}
+
+static int32_t do_daemon(struct run *r)
+{
+	pid_t pid = fork();
+	if (pid == 0) {
+		(void)setsid();
+		if (fork() == 0) {
+			write_own_pid(r->argument);
+			(void)sleep(600);
+		}
+		_exit(0);
+	}
+	(void)waitpid(pid, NULL, 0);
+	return INBOXD_DONE;
+}
+
+static void *crash_later(void *ms)
+{
+	(void)usleep((useconds_t)(uintptr_t)ms * 1000);
+	(void)raise(SIGSEGV);
+	return NULL;
+}
+
+static void *print_for_ever(void *unused)
+{
+	for (;;) {
+		(void)puts("a thread left behind");
+		(void)usleep(50000);
+	}
+	return unused;
+}
+
+static int32_t start_thread(void *(*run)(void *), uintptr_t arg)
+{
+	pthread_t thread;
+	if (pthread_create(&thread, NULL, run, (void *)arg) != 0)
+		return INBOXD_RETRY;
+	(void)pthread_detach(thread);
+	return INBOXD_DONE;
+}
+
+static int32_t do_thread_crash(struct run *r)
+{
+	return start_thread(crash_later, (uintptr_t)atoi(r->argument));
+}
+
+static int32_t do_thread_print(struct run *r)
+{
+	(void)r;
+	return start_thread(print_for_ever, 0);
+}
+
+/* ---- the raw connection ------------------------------------------------------------------------ */
+
+#ifdef MISBEHAVE_USES_CONN
+static int32_t do_conn_sql(struct run *r)
+{
+	PQclear(PQexec(r->host->conn(r->call), r->host->get(r->call, "header:sql").data));
+	return INBOXD_DONE;
+}
+
+static int32_t do_finish(struct run *r)
+{
+	PQfinish(r->host->conn(r->call));
+	return INBOXD_DONE;
+}
+
+static int32_t do_reset(struct run *r)
+{
+	PQreset(r->host->conn(r->call));
+	return INBOXD_DONE;
+}
+
+static int32_t do_pipeline(struct run *r)
+{
+	PGconn *conn = r->host->conn(r->call);
+	(void)PQenterPipelineMode(conn);
+	for (int i = 0; i < 3; i++)
+		(void)PQsendQueryParams(conn, "SELECT 1", 0, NULL, NULL, NULL, NULL, 0);
+	return INBOXD_DONE;
+}
+
+static int32_t do_copy(struct run *r)
+{
+	PQclear(PQexec(r->host->conn(r->call), "COPY effect (key) FROM STDIN"));
+	return INBOXD_DONE;
+}
+
+static int32_t do_nonblocking(struct run *r)
+{
+	PGconn *conn = r->host->conn(r->call);
+	(void)PQsetnonblocking(conn, 1);
+	(void)PQsendQuery(conn, "SELECT pg_sleep(0.1)");
+	return INBOXD_DONE;
+}
+
+static int32_t do_unfetched(struct run *r)
+{
+	(void)PQsendQuery(r->host->conn(r->call), "SELECT generate_series(1, 100000); SELECT 2");
+	return INBOXD_DONE;
+}
+
+static int32_t do_own_lock(struct run *r)
+{
+	PGconn *conn = r->host->conn(r->call);
+	PQclear(PQexec(conn, "LOCK TABLE effect"));
+	PGconn *own = PQconnectdb(r->host->option(r->call, "conninfo").data);
+	PQclear(PQexec(own, "SELECT count(*) FROM effect"));
+	PQfinish(own);
+	return INBOXD_DONE;
+}
+#endif
+
 static const struct {
 	const char *name;
 	int32_t (*run)(struct run *r);
 } steps[] = {
+#ifdef MISBEHAVE_USES_CONN
+	{"conn-sql", do_conn_sql},
+	{"finish", do_finish},
+	{"reset", do_reset},
+	{"pipeline", do_pipeline},
+	{"copy", do_copy},
+	{"nonblocking", do_nonblocking},
+	{"unfetched", do_unfetched},
+	{"own-lock", do_own_lock},
+#endif
+	{"sql", do_sql},
+	{"abort", do_abort},
+	{"_exit", do__exit},
+	{"stack", do_stack},
+	{"spin", do_spin},
+	{"eat", do_eat},
+	{"close", do_close},
+	{"close-std", do_close_std},
+	{"mask", do_mask},
+	{"alarm", do_alarm},
+	{"chdir", do_chdir},
+	{"umask", do_umask},
+	{"limits", do_limits},
+	{"group", do_group},
+	{"look", do_look},
+	{"fork-return", do_fork_return},
+	{"fork-use", do_fork_use},
+	{"daemon", do_daemon},
+	{"thread-crash", do_thread_crash},
+	{"thread-print", do_thread_print},
 	{"ok", do_ok},
 	{"queue", do_queue},
 	{"fail-temp", do_fail_temp},
