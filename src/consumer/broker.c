@@ -396,6 +396,17 @@ uint64_t broker_next_ms(const struct consumer *c, uint64_t now_ms)
 	return trial > now_ms && trial < next ? trial : next;
 }
 
+/* A stream would be read from its end, what came before never seen, and nothing of it could be given back. */
+void broker_refuse_stream(struct consumer *c)
+{
+	drop(c, true);
+	c->next_connect_ms = clock_ms() + TOPOLOGY_RETRY_MS;
+	log_event(L_ERROR, "stream_refused", LS("queue", c->config->queue),
+		LS("error", "the queue is a stream (its messages have the header x-stream-offset), and "
+			    "streams are not supported"),
+		LS("next", "trying again in 30 s"));
+}
+
 /* ---- settling --------------------------------------------------------------------------------------------------- */
 
 uint64_t broker_acknowledge(struct consumer *c, uint64_t now_ms)

@@ -143,6 +143,8 @@ void broker_close(struct consumer *c);
 uint64_t broker_next_ms(const struct consumer *c, uint64_t now_ms);
 /* A lost connection: voids all deliveries. */
 void broker_lost(struct consumer *c, const struct err *err);
+/* The queue turned out to be a stream: leaves it, and looks again later. */
+void broker_refuse_stream(struct consumer *c);
 /* Settles an entry that cannot be acknowledged: rejects (for good) or gives back just that one. */
 void broker_reject(struct consumer *c, struct entry *e);
 void broker_give_back(struct consumer *c, struct entry *e);
