@@ -146,7 +146,7 @@ END $$;
 CREATE TRIGGER parked_failed AFTER INSERT ON @schema@.parked
   FOR EACH ROW WHEN (NEW.state = 'failed') EXECUTE FUNCTION @schema@.tell_failed();
 CREATE TRIGGER parked_state AFTER UPDATE OF state ON @schema@.parked
-  FOR EACH ROW WHEN ((OLD.state = 'failed') <> (NEW.state = 'failed'))
+  FOR EACH ROW WHEN ((OLD.state = 'failed') <> (NEW.state = 'failed') AND OLD.state <> 'discarded')
   EXECUTE FUNCTION @schema@.tell_failed();
 
 -- The guard of transactions whose handler holds the raw connection: a row in it makes every COMMIT
@@ -759,9 +759,10 @@ BEGIN
   RETURN array_to_string(v_texts, ', ');
 END $$;
 
--- The whole body of a parked message, wherever it is kept.
+-- The whole body of a parked message, wherever it is kept.  Volatile, for it is asked about rows that the
+-- statement around it has not seen: those that another function in it has just taken.
 CREATE FUNCTION @schema@.parked_body(p_parked bigint) RETURNS bytea
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql VOLATILE AS $$
   SELECT coalesce(x.body,
     (SELECT string_agg(c.data, ''::bytea ORDER BY c.seq)
      FROM @schema@.parked_chunk c WHERE c.parked = x.id), ''::bytea)

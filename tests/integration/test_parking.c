@@ -679,6 +679,21 @@ START_TEST(a_retry_without_key_is_parked_again_as_well)
 }
 END_TEST
 
+/* As when another session parks it while the statement that takes is under way: that statement's own
+ * snapshot does not have the row. */
+START_TEST(the_body_of_a_row_younger_than_the_statement_is_found)
+{
+	inbox_world_begin("");
+	ck_assert_str_eq(
+		admin("SELECT p.outcome || ' ' || encode(parked_body(p.id), 'escape') FROM "
+		      "park(%d, 'orders', '\\x016b', '', 1, 'waiting', 'retry', '', '', 1, 0, 0, NULL, NULL, "
+		      "'q', '', '', false, '\\x0000', 'the body', 8) p",
+			(int)world.a.x.id),
+		"parked the body");
+	inbox_world_end();
+}
+END_TEST
+
 /* ---- attempts given back, crashes counted ---------------------------------------------------- */
 
 START_TEST(an_attempt_is_given_back_once_and_only_with_its_token)
@@ -799,6 +814,7 @@ UNIT_SUITE_TIMEOUT(60, "inbox/park", a_message_is_parked_whole,
 	a_retry_whose_row_was_changed_by_somebody_else_is_dropped,
 	a_retry_that_turns_out_committed_or_mismatched_is_ended,
 	a_retry_without_key_is_parked_again_as_well,
+	the_body_of_a_row_younger_than_the_statement_is_found,
 	an_attempt_is_given_back_once_and_only_with_its_token,
 	a_crash_is_counted_once_until_there_are_enough, a_crash_on_the_last_attempt_is_the_end,
 	a_crash_is_not_counted_while_the_dead_session_holds_the_key,
