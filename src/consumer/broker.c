@@ -461,18 +461,19 @@ void broker_reject(struct consumer *c, struct entry *e)
 	connect_later(c, "broker_left", "nothing can be read beyond a message that cannot be decoded");
 }
 
+/* What is still held goes back with the channel: a quorum queue (RabbitMQ 3.10) puts what is nacked behind
+ * messages that it has not given out yet, and in its place what a closed channel had. */
 void broker_close(struct consumer *c)
 {
-	struct err err;
 	if (c->mq == NULL)
 		return;
 	(void)broker_acknowledge(c, clock_ms());
-	uint64_t last = window_last_held(&c->window);
+	size_t held = c->window.n_held;
 	FAULT("before-give-back");
-	if (c->mq != NULL && last != 0 && mq_nack(c->mq, last, true, &err) == RC_OK)
-		log_event(L_INFO, "given_back", LU("deliveries", c->window.n_held),
-			LS("queue", c->config->queue));
-	FAULT("given-back");
 	if (c->mq != NULL)
 		drop(c, true);
+	FAULT("given-back");
+	if (held != 0)
+		log_event(L_INFO, "given_back", LU("deliveries", held),
+			LS("queue", c->config->queue));
 }

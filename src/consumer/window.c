@@ -353,16 +353,6 @@ bool window_next_ack(struct window *w, uint64_t now_ms, uint64_t hold_ms, uint64
 	return true;
 }
 
-uint64_t window_last_held(const struct window *w)
-{
-	for (uint64_t tag = w->next; tag > w->first; tag--) {
-		const struct entry *e = *place(w, tag - 1);
-		if (e != NULL && e->state != ENTRY_SETTLED)
-			return tag - 1;
-	}
-	return 0;
-}
-
 uint32_t window_batch_limit(
 	uint32_t limit, uint32_t max, uint64_t took_us, uint64_t limit_us, bool failed)
 {

@@ -105,9 +105,6 @@ uint64_t window_wake(struct window *w, uint64_t now_ms);
 bool window_next_ack(struct window *w, uint64_t now_ms, uint64_t hold_ms, uint64_t *ret_tag,
 	bool *ret_multiple, uint64_t *ret_wait_ms);
 
-/* The youngest delivery not settled, for giving back all with `multiple`; 0: none. */
-uint64_t window_last_held(const struct window *w);
-
 /* Delay before a busy key is offered again, after `times` in a row: 0.2 s doubling to 5 s. */
 uint64_t window_busy_delay_ms(uint32_t times);
 

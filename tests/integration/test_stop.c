@@ -35,6 +35,76 @@ START_TEST(sigterm_finishes_what_is_in_hand_and_gives_the_rest_back)
 }
 END_TEST
 
+/* One worker and nothing that fails: also what was given back keeps its place. */
+static void check_order(const char *name, const char *type)
+{
+	enum { N = 60 };
+	struct world w;
+	struct daemon d;
+	world_begin(&w, name);
+	queue_delete(&w, w.queue);
+	queue_declare(&w, w.queue, type);
+	config_write(&w, "inboxd", "",
+		"  main: {queue: %s, handler: effect, prefetch: 50, batch: {max: 4}, "
+		"options: {table: %s.effect, delay_ms: 50}}\n",
+		w.queue, w.name);
+	publish_many(&w, w.queue, "m", N);
+	daemon_start(&w, "inboxd", &d);
+	WAIT_FOR(effects(&w) >= 8, 20);
+	ck_assert_int_eq(daemon_stop(&d), 0);
+	ck_assert_int_lt(effects(&w), N - 8);
+	WAIT_FOR(queue_state(w.queue).ready == N - effects(&w), 10);
+	daemon_start(&w, "inboxd", &d);
+	WAIT_FOR(effects(&w) >= N && is_settled(w.queue) && parked(&w, NULL) == 0, 60);
+	ck_assert_str_eq(sql_text(&w,
+				 "SELECT string_agg(key, ' ' ORDER BY seq) FROM effect"),
+		sql_text(&w, "SELECT string_agg('m' || i, ' ' ORDER BY i) FROM generate_series(0, "
+			     "59) i"));
+	world_end(&w);
+}
+
+START_TEST(what_is_given_back_to_a_quorum_queue_runs_in_its_order_after_the_next_start)
+{
+	check_order("orderq", "quorum");
+}
+END_TEST
+
+static void restart(struct world *w, const char *file, struct daemon *d)
+{
+	int connected = log_lines(d, "event=connected");
+	int64_t before = effects(w);
+	WAIT_FOR(effects(w) > before + 50, 30);
+	ck_assert_int_eq(daemon_stop(d), 0);
+	daemon_start(w, file, d);
+	WAIT_FOR(log_lines(d, "event=connected") > connected, 20);
+}
+
+START_TEST(two_daemons_restarted_in_turn_under_load_lose_and_repeat_nothing)
+{
+	enum { N = 3000 };
+	static const char *const files[] = {"first", "second"};
+	struct world w;
+	struct daemon d[2];
+	world_begin(&w, "rolling");
+	for (int i = 0; i < 2; i++) {
+		config_write(&w, files[i], "",
+			"  main: {queue: %s, handler: effect, prefetch: 40, batch: {max: 10}, "
+			"options: {table: %s.effect, delay_ms: 5}}\n",
+			w.queue, w.name);
+		daemon_start(&w, files[i], &d[i]);
+	}
+	publish_many(&w, w.queue, "m", N);
+	for (int i = 0; i < 4; i++)
+		restart(&w, files[i % 2], &d[i % 2]);
+	ck_assert_int_lt(effects(&w), N); /* all of it was under load */
+	WAIT_FOR(effects(&w) >= N && is_settled(w.queue), 60);
+	ck_assert_int_eq(effect_keys(&w), N);
+	ck_assert_int_eq(effects(&w), N);
+	WAIT_FOR(parked(&w, NULL) == 0, 30);
+	world_end(&w);
+}
+END_TEST
+
 START_TEST(a_second_sigterm_forces_the_end_and_nothing_half_done_is_committed)
 {
 	struct world w;
@@ -124,6 +194,8 @@ START_TEST(servers_that_are_away_are_no_exit_and_do_not_delay_the_end)
 END_TEST
 
 UNIT_SUITE_TIMEOUT(90, "integration/stop", sigterm_finishes_what_is_in_hand_and_gives_the_rest_back,
+	what_is_given_back_to_a_quorum_queue_runs_in_its_order_after_the_next_start,
+	two_daemons_restarted_in_turn_under_load_lose_and_repeat_nothing,
 	a_second_sigterm_forces_the_end_and_nothing_half_done_is_committed,
 	the_stop_timeout_ends_a_handler_and_rolls_it_back, an_idle_daemon_ends_at_once,
 	servers_that_are_away_are_no_exit_and_do_not_delay_the_end)

@@ -626,29 +626,6 @@ START_TEST(a_dropped_delivery_is_never_acknowledged)
 }
 END_TEST
 
-START_TEST(names_the_youngest_delivery_to_give_back)
-{
-	struct entry *hand[4];
-	setup();
-	ck_assert_uint_eq(window_last_held(&w), 0);
-	take_many(hand, 4);
-	ck_assert_uint_eq(window_last_held(&w), 4);
-	settle(hand[3]);
-	ck_assert_uint_eq(window_last_held(&w), 3);
-	acks(HOLD_MS, 4, false);
-	window_drop(&w, hand[2]);
-	ck_assert_uint_eq(window_last_held(&w), 2);
-	settle(hand[0]);
-	settle(hand[1]);
-	ck_assert_uint_eq(window_last_held(&w), 0);
-	acks(0, 2, true);
-	ck_assert_uint_eq(window_last_held(&w), 0);
-	(void)begin_arriving(0);
-	ck_assert_uint_eq(window_last_held(&w), 5);
-	done();
-}
-END_TEST
-
 static double seconds(void)
 {
 	struct timespec t;
@@ -892,7 +869,7 @@ static struct entry *entry_of(uint64_t tag)
 
 static void model_compare(void)
 {
-	uint64_t bytes = 0, last_held = 0;
+	uint64_t bytes = 0;
 	size_t held = 0, ready = 0;
 	while (m.low <= m.n && m.fact[m.low].place == GONE)
 		m.low++;
@@ -905,7 +882,6 @@ static void model_compare(void)
 			continue;
 		if (f->place != ARRIVING && f->place != SETTLED)
 			bytes += f->size;
-		last_held = model_is_held(t) ? t : last_held;
 		held += model_is_held(t);
 		ready += e->state == ENTRY_READY;
 		MUST_EQ(e->state == ENTRY_READY, model_is_ready(t));
@@ -922,7 +898,6 @@ static void model_compare(void)
 	MUST_EQ(w.n_ready, ready);
 	MUST_EQ(w.n_in_hand, model_count(IN_HAND));
 	MUST_EQ(w.n_loose, model_count(SETTLED));
-	MUST_EQ(window_last_held(&w), last_held);
 }
 
 /* ---- its steps ------------------------------------------------------------------------------- */
@@ -1151,7 +1126,6 @@ UNIT_SUITE_TIMEOUT(120, "consumer/window", takes_tags_one_by_one_and_no_other,
 	what_is_settled_out_of_order_waits_a_little_then_goes_singly,
 	a_prefix_ack_names_a_tag_that_the_broker_still_knows,
 	a_single_one_left_of_a_prefix_is_not_multiple, a_dropped_delivery_is_never_acknowledged,
-	names_the_youngest_delivery_to_give_back,
 	one_slow_message_makes_all_behind_it_neither_kept_nor_looked_through,
 	a_crash_of_one_alone_is_counted_and_parked, a_crash_of_several_is_nobodys_yet,
 	a_crash_while_parking_counts_for_nothing, what_cannot_run_is_parked_in_its_turn,
