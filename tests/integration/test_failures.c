@@ -119,10 +119,102 @@ START_TEST(a_retry_that_never_succeeds_is_parked_as_failed_when_its_attempts_are
 }
 END_TEST
 
+/* ---- others are not kept waiting ---------------------------------------------------------------
+ */
+
+START_TEST(a_message_that_waits_a_minute_delays_no_others_second_run)
+{
+	struct world w;
+	struct daemon d;
+	world_begin(&w, "steps");
+	config_main(&w, "%s", "    retry: {immediate: 0, delays: [1s, 60s], jitter: 0%}\n");
+	daemon_start_main(&w, &d);
+	publish(&w, w.queue, &(struct msg){.id = "slow", .act = "retry:99"});
+	publish_confirm(&w);
+	WAIT_FOR(sql_int(&w,
+			 "SELECT count(*) FROM parked WHERE state = 'waiting' AND attempts = 2 AND "
+			 "next_at > clock_timestamp() + interval '50 s'") == 1,
+		20);
+	publish(&w, w.queue, &(struct msg){.id = "quick", .act = "retry:1"});
+	publish_confirm(&w);
+	WAIT_FOR(parked(&w, NULL) == 2, 20);
+	WAIT_FOR(effects(&w) == 1, 3);
+	ck_assert_str_eq(sql_text(&w, "SELECT key FROM effect"), "quick");
+	ck_assert_str_eq(sql_text(&w, "SELECT key || ' ' || state || ' ' || attempts FROM parked_view"),
+		"slow waiting 2");
+	world_end(&w);
+}
+END_TEST
+
+START_TEST(a_message_that_always_fails_neither_starves_others_nor_fills_the_log)
+{
+	struct world w;
+	struct daemon d;
+	world_begin(&w, "starves");
+	config_main(&w, "%s",
+		"    prefetch: 10\n    retry: {immediate: 2, delays: [200ms, 200ms]}\n");
+	publish(&w, w.queue, &(struct msg){.id = "bad", .act = "retry:99"});
+	publish_many(&w, w.queue, "good", 200);
+	daemon_start_main(&w, &d);
+	WAIT_FOR(effects(&w) == 200 && is_settled(w.queue), 30);
+	WAIT_FOR(sql_int(&w, "SELECT count(*) FROM parked WHERE state = 'failed'") == 1, 30);
+	ck_assert_int_eq(effect_keys(&w), 200);
+	ck_assert_str_eq(
+		sql_text(&w, "SELECT key || ' ' || reason || ' ' || attempts FROM parked_view"),
+		"bad retry 5");
+	ck_assert_int_lt(log_lines(&d, ""), 50);
+	world_end(&w);
+}
+END_TEST
+
+/* The queue's own limit is so low that giving the crashing one back would soon drop it. */
+static void check_crash_in_a_queue(const char *name, const char *type, int limit)
+{
+	struct world w;
+	struct daemon d;
+	world_begin(&w, name);
+	queue_delete(&w, w.queue);
+	queue_declare_limited(&w, w.queue, type, limit);
+	config_main(&w, "    prefetch: 10\n    retry: {delays: [200ms]}\n%s",
+		limit != 0 ? "    delivery_limit: 3\n" : "");
+	publish_many(&w, w.queue, "before", 4);
+	publish(&w, w.queue, &(struct msg){.id = "bad", .act = "crash"});
+	publish_many(&w, w.queue, "behind", 5);
+	daemon_start_main(&w, &d);
+	WAIT_FOR(effects(&w) == 9 && is_settled(w.queue), 60);
+	WAIT_FOR(sql_int(&w, "SELECT count(*) FROM parked WHERE state = 'failed'") == 1, 60);
+	ck_assert_int_eq(effect_keys(&w), 9);
+	ck_assert_int_eq(sql_int(&w, "SELECT count(*) FROM effect WHERE key = 'bad'"), 0);
+	ck_assert_str_eq(sql_text(&w,
+				 "SELECT key || ' ' || reason || ' ' || crashes || ' ' || detail "
+				 "FROM parked_view"),
+		"bad crashed 3 worker killed by signal 11 (SIGSEGV)");
+	ck_assert_int_eq(log_lines(&d, "event=started"), 1);
+	ck_assert_int_eq(log_lines(&d, "process=\"consumer"), 0);
+	ck_assert(!daemon_has_ended(&d));
+	world_end(&w);
+}
+
+START_TEST(a_crash_among_nine_good_ones_of_a_classic_queue_is_parked_with_its_signal)
+{
+	check_crash_in_a_queue("crashc", "classic", 0);
+}
+END_TEST
+
+START_TEST(a_crash_among_nine_good_ones_of_a_quorum_queue_with_limit_3_is_parked_with_its_signal)
+{
+	check_crash_in_a_queue("crashq", "quorum", 3);
+}
+END_TEST
+
 UNIT_SUITE_TIMEOUT(120, "integration/failures", a_rejected_message_is_parked,
 	a_data_error_of_sql_is_parked, a_message_that_crashes_its_worker_is_parked_after_the_limit,
 	a_message_that_ends_its_worker_is_parked_after_the_limit,
 	a_message_that_hangs_is_ended_by_its_time_limit_and_parked,
 	a_message_that_crashed_once_succeeds_the_next_time,
 	a_retry_waits_in_the_database_and_then_succeeds_once,
-	a_retry_that_never_succeeds_is_parked_as_failed_when_its_attempts_are_used_up)
+	a_retry_that_never_succeeds_is_parked_as_failed_when_its_attempts_are_used_up,
+	a_message_that_waits_a_minute_delays_no_others_second_run,
+	a_message_that_always_fails_neither_starves_others_nor_fills_the_log,
+	a_crash_among_nine_good_ones_of_a_classic_queue_is_parked_with_its_signal,
+	a_crash_among_nine_good_ones_of_a_quorum_queue_with_limit_3_is_parked_with_its_signal)

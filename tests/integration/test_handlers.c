@@ -388,6 +388,29 @@ START_TEST(no_statement_ends_the_transaction_or_hides_its_failure)
 }
 END_TEST
 
+/* Without a word in the configuration P0001 is run again and 23505 is not. */
+START_TEST(what_an_sqlstate_means_is_what_the_configuration_says)
+{
+	static const struct act acts[] = {
+		{"P0001", "ok,raise:P0001", NULL, "failed", "sql_error", "%P0001%"},
+		{"23505", "ok,raise:23505", NULL, "failed", "sql_error", "%23505%"},
+		{"23514", "ok,raise:23514", NULL, "failed", "sql_error", "%23514%"},
+		{"P0002", "ok,raise:P0002", NULL, "failed", "sql_error", "%P0002%"},
+	};
+	struct world w;
+	struct daemon d;
+	world_begin(&w, "sqlstates");
+	run_acts(&w, &d, acts, N_OF(acts), "misbehave", "ok",
+		"    retry: {immediate: 1, delays: [100ms], sqlstates: {P0001: reject, 23: retry, "
+		"23514: reject}}\n");
+	ck_assert_str_eq(sql_text(&w,
+				 "SELECT string_agg(key || '=' || attempts, ' ' ORDER BY key) "
+				 "FROM parked_view"),
+		"23505=3 23514=1 P0001=1 P0002=3");
+	world_end(&w);
+}
+END_TEST
+
 /* Fails if anything of the session is not as inboxd has made it. */
 static const char probe[] =
 	"SELECT 1 / (current_setting('application_name') = 'inboxd main' AND "
@@ -499,6 +522,7 @@ UNIT_SUITE_TIMEOUT(240, "integration/handlers",
 	a_worker_is_started_anew_after_so_many_messages_and_nobody_notices,
 	a_handler_that_eats_all_memory_is_ended_and_its_message_says_why,
 	no_statement_ends_the_transaction_or_hides_its_failure,
+	what_an_sqlstate_means_is_what_the_configuration_says,
 	nothing_left_in_the_session_reaches_the_next_message,
 	misuse_of_the_raw_connection_costs_its_own_message,
 	a_handler_that_waits_for_itself_in_another_session_is_ended_by_its_time_limit)

@@ -164,6 +164,25 @@ START_TEST(messages_without_id_go_by_their_body_where_the_rule_says_so)
 }
 END_TEST
 
+START_TEST(a_message_without_id_that_fails_uses_up_its_attempts_like_any_other)
+{
+	struct world w;
+	struct daemon d;
+	begin(&w, &d, "by_body_fails",
+		"    on_missing_key: body\n    retry: {immediate: 1, delays: [200ms]}\n");
+	publish(&w, w.queue, &(struct msg){.body = "bad", .act = "retry:99"});
+	publish(&w, w.queue, &(struct msg){.body = "good"});
+	publish_confirm(&w);
+	WAIT_FOR(sql_int(&w, "SELECT count(*) FROM parked WHERE state = 'failed'") == 1, 30);
+	WAIT_FOR(effects(&w) == 1 && is_settled(w.queue), 20);
+	ck_assert_str_eq(
+		sql_text(&w, "SELECT reason || ' ' || attempts || ' ' || encode(body, 'escape') "
+			     "FROM parked"),
+		"retry 3 bad");
+	world_end(&w);
+}
+END_TEST
+
 START_TEST(messages_without_id_are_processed_every_time_where_the_rule_says_so)
 {
 	struct world w;
@@ -253,6 +272,7 @@ UNIT_SUITE_TIMEOUT(90, "integration/keys", ids_that_are_binary_long_or_alike_are
 	a_fingerprint_of_fields_ignores_the_rest_of_the_body,
 	messages_without_id_are_parked_byte_for_byte,
 	messages_without_id_go_by_their_body_where_the_rule_says_so,
+	a_message_without_id_that_fails_uses_up_its_attempts_like_any_other,
 	messages_without_id_are_processed_every_time_where_the_rule_says_so,
 	keys_in_headers_of_every_type_are_keys_or_parked,
 	numbers_in_json_are_taken_as_they_are_written)
