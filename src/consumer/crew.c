@@ -140,6 +140,7 @@ static void note_fate(struct consumer *c, enum verdict v)
 		break;
 	case VERDICT_KEPT:
 		c->parked++;
+		c->has_kept = true;
 		breaker_neither(&c->breaker);
 		break;
 	case VERDICT_DUPLICATE:
@@ -173,6 +174,7 @@ static void note_outlook(struct consumer *c, struct reader *r)
 {
 	uint32_t parked = reader_u32(r);
 	c->parked = parked;
+	c->has_kept = reader_u8(r) != 0;
 	judge_room(c);
 }
 
@@ -269,6 +271,7 @@ static void on_retry(struct crew *crew, struct bytes payload)
 	/* Due, but none could be taken: their keys are busy elsewhere. */
 	if (!ran && next < CRASH_AGAIN_MS)
 		next = CRASH_AGAIN_MS;
+	c->has_kept = c->has_kept && ran;
 	note_due(c, next);
 	crew->parked = crew->token = 0;
 	crew->task = TASK_NONE;
@@ -623,11 +626,17 @@ static bool is_taken(const struct entry *e)
 	return e->is_parking && e->crashes != 0;
 }
 
+/* One worker alone keeps the queue's order: what was given out before goes first. */
+static bool must_wait(const struct consumer *c, const struct entry *e)
+{
+	return c->has_kept && c->config->workers == 1 && !is_kept_first(e);
+}
+
 static bool give_delivery(struct crew *crew, uint64_t now_ms)
 {
 	struct consumer *c = crew->owner;
 	struct entry *e = window_peek(&c->window);
-	if (e == NULL || (!is_taken(e) && !crew_may_take(c, now_ms)))
+	if (e == NULL || (!is_taken(e) && (!crew_may_take(c, now_ms) || must_wait(c, e))))
 		return false;
 	breaker_try(&c->breaker);
 	if (e->is_parking)

@@ -110,6 +110,7 @@ struct consumer {
 	struct breaker breaker;
 	uint32_t parked; /* messages that are, as a worker last said, and those since */
 	bool is_full;    /* no more may be */
+	bool has_kept;   /* of them, one is due that the broker gave out before what it gives out now */
 
 	/* outgoing.c */
 	struct {

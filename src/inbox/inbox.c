@@ -84,7 +84,10 @@ static const char *const texts[SQL_COUNT] = {
 	[SQL_LOOK_OUT] = "SELECT (SELECT (extract(epoch FROM min(next_at) - clock_timestamp()) * 1000)::bigint "
 			 "FROM @.parked WHERE consumer = $1::integer AND state = 'waiting'), "
 			 "(SELECT count(*) FROM (SELECT FROM @.parked WHERE consumer = $1::integer AND "
-			 "state <> 'discarded' LIMIT $2::bigint) p)",
+			 "state <> 'discarded' LIMIT $2::bigint) p), "
+			 "(SELECT count(*) FROM (SELECT FROM @.parked WHERE consumer = $1::integer AND "
+			 "state = 'waiting' AND next_at <= clock_timestamp() AND "
+			 "reason = 'redelivered' AND attempts = 0 LIMIT 1) k)",
 	[SQL_ADOPT_KEY] = "SELECT @.adopt_key($1::bigint, $2::bigint, $3::bytea, $4::bytea)",
 	[SQL_GIVE_BACK] = "SELECT @.give_back($1::bigint, $2::bigint)",
 	[SQL_COUNT_CRASH] = "SELECT @.count_crash($1::bigint, $2::bigint, $3, $4, $5::integer, "

@@ -159,6 +159,7 @@ void due_done(struct due *d);
 struct outlook {
 	uint64_t next_due_ms; /* until the next waiting message is due; UINT64_MAX: none waits */
 	uint32_t parked;      /* rows, discarded ones apart; counted up to parked.max */
+	bool has_kept;        /* one is due that was kept before its first run */
 };
 enum rc inbox_look_out(struct inbox *x, struct outlook *ret, struct err *err) MUST_CHECK;
 

@@ -91,6 +91,7 @@ enum rc inbox_look_out(struct inbox *x, struct outlook *ret, struct err *err)
 	int64_t ms = number(res, 0);
 	ret->next_due_ms = none ? UINT64_MAX : ms > 0 ? (uint64_t)ms : 0;
 	ret->parked = (uint32_t)number(res, 1);
+	ret->has_kept = number(res, 2) != 0;
 	return RC_OK;
 }
 

@@ -19,6 +19,7 @@ static void answer(struct worker *w, bool ran, const struct outlook *o)
 	buf_add_u64(
 		&w->channel.out, o->next_due_ms < w->next_due_ms ? o->next_due_ms : w->next_due_ms);
 	buf_add_u32(&w->channel.out, o->parked);
+	buf_add_byte(&w->channel.out, o->has_kept);
 	channel_end(&w->channel, at);
 }
 

@@ -76,6 +76,7 @@ static void say_ready(struct worker *w, const struct outlook *outlook)
 	buf_add_byte(&w->channel.out, host_uses_conn(w->host));
 	buf_add_u64(&w->channel.out, outlook->next_due_ms);
 	buf_add_u32(&w->channel.out, outlook->parked);
+	buf_add_byte(&w->channel.out, outlook->has_kept);
 	channel_end(&w->channel, at);
 }
 

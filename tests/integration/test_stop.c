@@ -69,6 +69,12 @@ START_TEST(what_is_given_back_to_a_quorum_queue_runs_in_its_order_after_the_next
 }
 END_TEST
 
+START_TEST(what_is_given_back_to_a_classic_queue_runs_in_its_order_after_the_next_start)
+{
+	check_order("orderc", "classic");
+}
+END_TEST
+
 static void restart(struct world *w, const char *file, struct daemon *d)
 {
 	int connected = log_lines(d, "event=connected");
@@ -195,6 +201,7 @@ END_TEST
 
 UNIT_SUITE_TIMEOUT(90, "integration/stop", sigterm_finishes_what_is_in_hand_and_gives_the_rest_back,
 	what_is_given_back_to_a_quorum_queue_runs_in_its_order_after_the_next_start,
+	what_is_given_back_to_a_classic_queue_runs_in_its_order_after_the_next_start,
 	two_daemons_restarted_in_turn_under_load_lose_and_repeat_nothing,
 	a_second_sigterm_forces_the_end_and_nothing_half_done_is_committed,
 	the_stop_timeout_ends_a_handler_and_rolls_it_back, an_idle_daemon_ends_at_once,
