@@ -27,6 +27,11 @@
 #include <time.h>
 #include <unistd.h>
 
+/* What stands in the column key; effect_next.c has another, to be told apart. */
+#ifndef EFFECT_KEY
+#define EFFECT_KEY "$1"
+#endif
+
 enum { KEPT_BODY = 65536, KEPT_KEY = 4096 };
 
 struct state {
@@ -173,7 +178,8 @@ static int32_t open_(const struct inboxd_host *host, struct inboxd_call *call)
 	if (table.data == NULL)
 		return host->bad_option(call, "", "table is missing");
 	(void)snprintf(s.sql, sizeof s.sql,
-		"INSERT INTO %s (key, size, body, pid) VALUES ($1, $2, $3, $4)", table.data);
+		"INSERT INTO %s (key, size, body, pid) VALUES (" EFFECT_KEY ", $2, $3, $4)",
+		table.data);
 	(void)snprintf(s.key, sizeof s.key, "%s", key.data != NULL ? key.data : "message_id");
 	s.delay_ms = delay.data != NULL ? strtol(delay.data, NULL, 10) : 0;
 	host->set_state(call, &s);

@@ -67,7 +67,8 @@ void config_write(
 	FILE *f = fopen(path, "w");
 	ck_assert_msg(f != NULL, "%s: %s", path, strerror(errno));
 	(void)fprintf(f, "handlers: {directory: [\"%s\", \"%s\"]}\nruntime_directory: \"%s\"\n%s",
-		built("handlers"), built("tests/handlers"), run, more);
+		built("handlers"), w->handlers[0] != '\0' ? w->handlers : built("tests/handlers"),
+		run, more);
 	write_server(f, more, "brokers:", "broker: {uri: \"%s\"}\n", broker_uri(w));
 	write_server(f, more, "databases:", "database: {conninfo: \"%s\", schema: %s}\n",
 		database_conninfo(w), w->name);

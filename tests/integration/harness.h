@@ -30,6 +30,8 @@ struct world {
 	/* What the configurations written from here on connect to instead of the servers' own
 	 * ports: those of proxies (proxy.h).  0: the servers. */
 	uint16_t broker_port, database_port;
+	/* The directory of handlers beside the shipped ones; "": that of the tests. */
+	char handlers[300];
 };
 
 /* A fresh schema NAME, a migrated inbox in it, its table
