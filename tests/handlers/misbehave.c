@@ -25,6 +25,7 @@
  *   thread-crash:MS, thread-print  leaves a thread that crashes later, or prints for ever
  *   finish, reset, pipeline, copy, nonblocking, unfetched  misuses of the raw connection
  *   own-lock         waits in a session of its own for a table that the transaction has locked
+ *   print:MB         so much to standard output and as much to standard error, in lines
  *   child            leaves a child process behind that holds all descriptors
  *
  * Key and body of the row: the message's id, or what the option `key` names as a source; the body.
@@ -516,6 +517,18 @@ static void *print_for_ever(void *unused)
 	return unused;
 }
 
+static int32_t do_print(struct run *r)
+{
+	static char line[1 << 16];
+	memset(line, 'p', sizeof line - 1);
+	line[sizeof line - 1] = '\n';
+	for (int n = atoi(r->argument) << 4; n > 0; n--)
+		if (write(STDOUT_FILENO, line, sizeof line) < 0 ||
+			write(STDERR_FILENO, line, sizeof line) < 0)
+			return INBOXD_RETRY;
+	return INBOXD_DONE;
+}
+
 static int32_t start_thread(void *(*run)(void *), uintptr_t arg)
 {
 	pthread_t thread;
@@ -641,6 +654,7 @@ static const struct {
 	{"wait", do_wait},
 	{"hang", do_hang},
 	{"log", do_log},
+	{"print", do_print},
 	{"crash", do_crash},
 	{"exit", do_exit},
 	{"sql-error", do_sql_error},

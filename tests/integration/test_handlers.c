@@ -271,6 +271,40 @@ START_TEST(a_thread_left_behind_that_crashes_loses_nobody_anything)
 }
 END_TEST
 
+/* Between the log's own lines, which stay whole. */
+START_TEST(two_hundred_megabytes_printed_by_a_handler_hold_up_no_message)
+{
+	struct world w;
+	struct daemon d;
+	static char line[1 << 17];
+	int printed = 0, others = 0;
+	world_begin(&w, "prints");
+	config_misbehave(&w, "misbehave", SHORT);
+	publish_step(&w, "loud", "print:100,ok", NULL);
+	for (int i = 0; i < 20; i++) {
+		char id[16];
+		(void)snprintf(id, sizeof id, "good%d", i);
+		publish_step(&w, id, "ok", NULL);
+	}
+	publish_confirm(&w);
+	daemon_start(&w, "inboxd", &d);
+	WAIT_FOR(effects(&w) == 21 && is_settled(w.queue), 60);
+	ck_assert_int_eq(effect_keys(&w), 21);
+	ck_assert_int_eq(parked(&w, NULL), 0);
+	ck_assert_int_eq(daemon_stop(&d), 0);
+	FILE *f = fopen(d.log, "r");
+	ck_assert_ptr_nonnull(f);
+	while (fgets(line, sizeof line, f) != NULL) {
+		printed += strspn(line, "p") == (1 << 16) - 1;
+		others += strncmp(line, "time=", 5) != 0 && *line != 'p';
+	}
+	(void)fclose(f);
+	ck_assert_int_ge(printed, 2 * 100 << 4);
+	ck_assert_int_eq(others, 0);
+	world_end(&w);
+}
+END_TEST
+
 /* ---- memory ------------------------------------------------------------------------------------
  */
 
@@ -518,6 +552,7 @@ UNIT_SUITE_TIMEOUT(240, "integration/handlers",
 	what_a_handler_changes_in_the_process_does_not_reach_the_next_message,
 	no_process_of_a_handler_outlives_it_in_whatever_session_it_hides,
 	a_thread_left_behind_that_crashes_loses_nobody_anything,
+	two_hundred_megabytes_printed_by_a_handler_hold_up_no_message,
 	a_leak_of_a_mebibyte_a_message_costs_no_message_anything,
 	a_worker_is_started_anew_after_so_many_messages_and_nobody_notices,
 	a_handler_that_eats_all_memory_is_ended_and_its_message_says_why,

@@ -144,8 +144,62 @@ START_TEST(copies_that_come_after_a_restart_are_known)
 }
 END_TEST
 
+/* ---- duplicates are cheap ------------------------------------------------------------------------ */
+
+/* What has been written to these tables so far, as the sessions that have ended told. */
+static int64_t writes(struct world *w)
+{
+	sql(w, "SELECT pg_stat_clear_snapshot()");
+	return sql_int(w,
+		"SELECT sum(n_tup_ins + n_tup_upd + n_tup_del) FROM pg_stat_user_tables WHERE "
+		"schemaname = '%s' AND relname IN ('inbox', 'parked', 'outgoing', 'effect')",
+		w->name);
+}
+
+static int64_t sessions_that(struct world *w, const char *condition)
+{
+	return sql_int(w,
+		"SELECT count(*) FROM pg_stat_activity WHERE usename = 'inboxd' AND "
+		"application_name LIKE 'inboxd%%' AND %s",
+		condition);
+}
+
+START_TEST(duplicates_write_nothing_and_an_idle_daemon_holds_no_transaction_and_no_snapshot)
+{
+	enum { N = 2000 };
+	struct world w;
+	struct daemon d;
+	world_begin(&w, "nothing");
+	publish_many(&w, w.queue, "m", N);
+	daemon_start_main(&w, &d);
+	WAIT_FOR(effects(&w) == N && is_settled(w.queue), 60);
+	ck_assert_int_eq(daemon_stop(&d), 0);
+	WAIT_FOR(writes(&w) == 2 * N, 20);
+
+	publish_many(&w, w.queue, "m", N);
+	daemon_start_main(&w, &d);
+	WAIT_FOR(is_settled(w.queue), 60);
+	ck_assert_int_ge(sessions_that(&w, "true"), 1);
+	for (int i = 0; i < 50; i++) {
+		ck_assert_int_eq(sessions_that(&w,
+					 "(state LIKE 'idle in transaction%' OR "
+					 "(state = 'idle' AND backend_xmin IS NOT NULL))"),
+			0);
+		sleep_ms(20);
+	}
+	/* A new one at the end shows that what went before it has been counted. */
+	publish_many(&w, w.queue, "new", 1);
+	WAIT_FOR(effects(&w) == N + 1 && is_settled(w.queue), 30);
+	ck_assert_int_eq(daemon_stop(&d), 0);
+	WAIT_FOR(writes(&w) > 2 * N + 1, 20);
+	ck_assert_int_eq(writes(&w), 2 * N + 2);
+	world_end(&w);
+}
+END_TEST
+
 UNIT_SUITE_TIMEOUT(120, "integration/once", each_message_has_one_effect_and_one_marker,
 	copies_within_one_batch_are_one_effect, copies_between_workers_are_one_effect,
 	copies_between_two_daemons_on_one_queue_are_one_effect,
 	two_queues_of_one_identity_in_opposite_order_neither_deadlock_nor_repeat,
-	copies_that_come_after_a_restart_are_known)
+	copies_that_come_after_a_restart_are_known,
+	duplicates_write_nothing_and_an_idle_daemon_holds_no_transaction_and_no_snapshot)
