@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Memory of a process: what is resident, and what it may write to without asking again, touched or not,
- * which is what RLIMIT_DATA bounds.  All 0: it is gone. */
+/* Memory of a process: what is resident, and what it may write to without asking again, touched or
+ * not, which is what RLIMIT_DATA bounds.  All 0: it is gone. */
 struct proc_memory {
 	uint64_t resident, data;
 };

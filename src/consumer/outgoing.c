@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What is to be published: asked for at a worker, given to the publisher, and its outcome back to a worker.
- * One helping at a time, so that its leases do not run out in a queue of ours. */
+/* What is to be published: asked for at a worker, given to the publisher, and its outcome back to a
+ * worker.  One helping at a time, so that its leases do not run out in a queue of ours. */
 #include "consumer/state.h"
 
 #include "base/clock.h"
@@ -11,9 +11,9 @@
 #include <sys/socket.h>
 
 enum {
-	POLL_MS = 5000,       /* others make rows too */
-	AGAIN_MS = 200,       /* due, but in somebody else's hands */
-	STOP_MS = 3000,       /* the publisher may take so long to end */
+	POLL_MS = 5000, /* others make rows too */
+	AGAIN_MS = 200, /* due, but in somebody else's hands */
+	STOP_MS = 3000, /* the publisher may take so long to end */
 	START_AGAIN_MS = 5000,
 	LEAVE_MS = 500,
 };
@@ -28,13 +28,12 @@ static void ask_within(struct consumer *c, uint64_t ms)
 	c->outgoing.ask_at_ms = earlier(c->outgoing.ask_at_ms, clock_ms() + ms);
 }
 
-/* ---- the publisher ----------------------------------------------------------------------------- */
+/* ---- the publisher --------------------------------------------------------------- */
 
 static void watch(struct consumer *c)
 {
 	bool is_pending = channel_pending(&c->outgoing.channel) != 0;
-	(void)sd_event_source_set_io_events(
-		c->outgoing.io, EPOLLIN | (is_pending ? EPOLLOUT : 0u));
+	(void)sd_event_source_set_io_events(c->outgoing.io, EPOLLIN | (is_pending ? EPOLLOUT : 0u));
 	/* Its end of file lets it know that nothing more comes. */
 	if (c->outgoing.is_stopping && !is_pending)
 		(void)shutdown(c->outgoing.channel.fd, SHUT_WR);
@@ -112,7 +111,7 @@ static bool has_publisher(struct consumer *c)
 	return true;
 }
 
-/* ---- workers' answers ---------------------------------------------------------------------------- */
+/* ---- workers' answers ------------------------------------------------------------ */
 
 /* Nobody here publishes it: given back. */
 static void refuse(struct consumer *c, const struct outgoing *m)
@@ -175,7 +174,7 @@ void outgoing_due(struct consumer *c)
 	ask_within(c, 0);
 }
 
-/* ---- work for a worker ----------------------------------------------------------------------------- */
+/* ---- work for a worker ----------------------------------------------------------- */
 
 static bool is_asking(const struct consumer *c)
 {
@@ -189,7 +188,7 @@ static bool is_asking(const struct consumer *c)
 static bool may_ask(const struct consumer *c)
 {
 	return c->config->dead_letter.exchange != NULL && !c->is_draining &&
-	       c->outgoing.n_held == 0 && c->outgoing.outcomes.size == 0 && !is_asking(c);
+		c->outgoing.n_held == 0 && c->outgoing.outcomes.size == 0 && !is_asking(c);
 }
 
 static bool give_outcomes(struct crew *crew)
@@ -224,7 +223,7 @@ uint64_t outgoing_next_ms(const struct consumer *c)
 	return may_ask(c) ? c->outgoing.ask_at_ms : UINT64_MAX;
 }
 
-/* ---- the end ------------------------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------- */
 
 void outgoing_stop(struct consumer *c)
 {

@@ -21,9 +21,9 @@
 
 enum {
 	CONFIRM_MS = 30000,
-	IDLE_MS = 30000,      /* then the connection is closed */
-	STOP_MS = 1000,       /* for the answer to what was sent before the stop */
-	REMIND_MS = 300000,   /* a reason that lasts is told again */
+	IDLE_MS = 30000,    /* then the connection is closed */
+	STOP_MS = 1000,     /* for the answer to what was sent before the stop */
+	REMIND_MS = 300000, /* a reason that lasts is told again */
 	REASONS = 8,
 	STACK_SIZE = 16 << 20, /* the library decodes tables inside tables by recursion */
 };
@@ -68,7 +68,7 @@ uint32_t publisher_delay_ms(uint32_t attempts, uint32_t random)
 	return backoff_next_ms(&b, random);
 }
 
-/* ---- what the log is told --------------------------------------------------------------------- */
+/* ---- what the log is told -------------------------------------------------------- */
 
 /* A thousand messages that fail for one reason are one line. */
 static bool is_news(struct publisher *p, const char *text)
@@ -109,7 +109,7 @@ static void log_down(struct publisher *p, const char *error)
 			LS("next", "kept, trying again"));
 }
 
-/* ---- the connection --------------------------------------------------------------------------- */
+/* ---- the connection -------------------------------------------------------------- */
 
 static bool is_stopped(const struct publisher *p)
 {
@@ -135,8 +135,8 @@ static void connect(struct publisher *p)
 {
 	struct err err;
 	AUTO(free) char *name = xasprintf("inboxd %s publisher", p->config->name);
-	enum rc rc = mq_conn_open(p->config->broker, p->which_uri, name, p->stop_fd, &p->mq,
-		&p->place, &err);
+	enum rc rc = mq_conn_open(
+		p->config->broker, p->which_uri, name, p->stop_fd, &p->mq, &p->place, &err);
 	if (rc == RC_RETRY)
 		return; /* stopped */
 	if (rc == RC_OK)
@@ -184,7 +184,7 @@ static void set_blocked(struct publisher *p, const struct mq_event *ev)
 	}
 }
 
-/* ---- one message ------------------------------------------------------------------------------- */
+/* ---- one message ----------------------------------------------------------------- */
 
 /* A message under way. */
 struct flight {
@@ -220,7 +220,8 @@ static bool on_event(
 	case MQ_NACKED:
 		if (f == NULL || !covers(p, ev))
 			return false;
-		(void)snprintf(f->error, sizeof f->error, "refused: a queue is full, or has failed");
+		(void)snprintf(
+			f->error, sizeof f->error, "refused: a queue is full, or has failed");
 		return true;
 	case MQ_CHANNEL_CLOSED:
 		if (f != NULL)
@@ -228,7 +229,8 @@ static bool on_event(
 		reopen(p);
 		return true;
 	case MQ_CLOSED:
-		(void)snprintf(text, sizeof text, "closed by the broker: %u %s", ev->code, ev->text);
+		(void)snprintf(
+			text, sizeof text, "closed by the broker: %u %s", ev->code, ev->text);
 		if (f != NULL)
 			(void)snprintf(f->error, sizeof f->error, "%s", text);
 		lost(p, text);
@@ -269,8 +271,8 @@ static bool pump(struct publisher *p, struct flight *f, enum fate *ret)
 	return p->mq == NULL;
 }
 
-/* While the broker is blocked the message lies before its door, and is taken in when that opens: it is
- * waited for, and not sent again. */
+/* While the broker is blocked the message lies before its door, and is taken in when that opens: it
+ * is waited for, and not sent again. */
 static enum fate await(struct publisher *p, struct flight *f)
 {
 	enum fate fate;
@@ -289,8 +291,8 @@ static enum fate await(struct publisher *p, struct flight *f)
 		}
 		if (p->is_blocked)
 			f->confirm_until_ms = now + CONFIRM_MS;
-		uint64_t until = f->confirm_until_ms < stop_until_ms ? f->confirm_until_ms
-								     : stop_until_ms;
+		uint64_t until =
+			f->confirm_until_ms < stop_until_ms ? f->confirm_until_ms : stop_until_ms;
 		if (stop_until_ms != UINT64_MAX)
 			(void)poll(&(struct pollfd){.fd = mq_conn_fd(p->mq), .events = POLLIN}, 1,
 				(int)(until - now));
@@ -372,7 +374,7 @@ static void obey(struct publisher *p, const struct frame *frame)
 	p->idle_since_ms = clock_ms();
 }
 
-/* ---- the thread ---------------------------------------------------------------------------------- */
+/* ---- the thread ------------------------------------------------------------------ */
 
 /* Nothing to publish: keeps the connection alive for a while. */
 static void idle(struct publisher *p)
@@ -399,13 +401,11 @@ static void *run(void *arg)
 {
 	struct publisher *p = arg;
 	struct frame f;
-	for (;;) {
+	int got;
+	while ((got = channel_next(&p->channel, &f)) >= 0) {
 		struct pollfd in = {.fd = p->channel.fd, .events = POLLIN};
-		int got = channel_next(&p->channel, &f);
 		if (got == 1)
 			obey(p, &f);
-		else if (got < 0)
-			break;
 		else if (poll(&in, 1, 0) == 0)
 			idle(p);
 		else if (channel_fill(&p->channel) != RC_OK)
@@ -441,8 +441,8 @@ static void publisher_free(struct publisher *p)
 	free(p);
 }
 
-enum rc publisher_start(const struct config_consumer *config, struct publisher **ret, int *ret_fd,
-	struct err *err)
+enum rc publisher_start(
+	const struct config_consumer *config, struct publisher **ret, int *ret_fd, struct err *err)
 {
 	int fds[2];
 	AUTO(fd) int stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

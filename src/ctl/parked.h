@@ -15,8 +15,8 @@ struct parked_args {
 /* Whether a verb changes messages: retry, discard, restore. */
 bool parked_is_action(const char *verb);
 
-/* Does it to the messages with these ids or, without ids, to those that args select; returns the exit code:
- * CTL_NO when one was refused, or when nobody said yes. */
+/* Does it to the messages with these ids or, without ids, to those that args select; returns the
+ * exit code: CTL_NO when one was refused, or when nobody said yes. */
 int parked_act(
 	const struct ctl *ctl, struct parked_args *args, const char *verb, int n, char **ids);
 

@@ -45,7 +45,7 @@ bool parked_is_action(const char *verb)
 	return find_action(verb) != NULL;
 }
 
-/* ---- doing it ------------------------------------------------------------------------------- */
+/* ---- doing it -------------------------------------------------------------------- */
 
 struct doing {
 	const struct ctl *ctl;
@@ -115,7 +115,7 @@ static int report(struct doing *d)
 	return d->refused != 0 ? CTL_NO : EX_OK;
 }
 
-/* ---- by id ---------------------------------------------------------------------------------- */
+/* ---- by id ----------------------------------------------------------------------- */
 
 static int act_on_ids(struct doing *d, int n, char **ids)
 {
@@ -129,7 +129,7 @@ static int act_on_ids(struct doing *d, int n, char **ids)
 	return report(d);
 }
 
-/* ---- by what they are ----------------------------------------------------------------------- */
+/* ---- by what they are ------------------------------------------------------------ */
 
 static struct db_value text_or_null(const char *text)
 {

@@ -72,7 +72,8 @@ static enum rc queue_outcome(struct inbox *x, const struct outcome *o, struct er
 		o->is_sent ? 2 : 4, args, false, err);
 }
 
-static enum rc queue_outcomes(struct inbox *x, struct bytes outcomes, size_t *ret_n, struct err *err)
+static enum rc queue_outcomes(
+	struct inbox *x, struct bytes outcomes, size_t *ret_n, struct err *err)
 {
 	struct reader r = reader_of(outcomes);
 	struct outcome o;

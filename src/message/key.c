@@ -9,8 +9,7 @@
 
 #include <stdlib.h>
 
-/* ---- rules -------------------------------------------------------------------------------------
- */
+/* ---- rules ----------------------------------------------------------------------- */
 
 static void sources_done(struct source *sources, size_t n)
 {
@@ -172,8 +171,7 @@ void fingerprint_rule_done(struct fingerprint_rule *r)
 	*r = (struct fingerprint_rule){0};
 }
 
-/* ---- keys --------------------------------------------------------------------------------------
- */
+/* ---- keys ------------------------------------------------------------------------ */
 
 static void err_source(struct err *err, const struct source *s, const char *text)
 {
@@ -357,8 +355,7 @@ enum key_result key_extract(const struct key_rule *rule, const struct source_mes
 	return missing_key(rule, s, sm, ret_key, err);
 }
 
-/* ---- fingerprints ------------------------------------------------------------------------------
- */
+/* ---- fingerprints ---------------------------------------------------------------- */
 
 void fingerprint_of_body(const uint8_t sha256[HASH_SIZE], struct buf *ret)
 {
@@ -435,8 +432,7 @@ enum fingerprint_match fingerprint_compare(struct bytes a, struct bytes b)
 	return bytes_equal(a, b) ? FINGERPRINT_SAME : FINGERPRINT_DIFFERENT;
 }
 
-/* ---- forms for people and servers --------------------------------------------------------------
- */
+/* ---- forms for people and servers ------------------------------------------------ */
 
 static void add_hex(struct buf *out, struct bytes b)
 {

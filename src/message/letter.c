@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which properties and headers of a message may be published again, and what is told in their place. */
+/* Which properties and headers of a message may be published again, and what is told instead. */
 #include "message/letter.h"
 
 #include "base/fd.h"
@@ -12,8 +12,8 @@
 enum {
 	NAME_MAX_SIZE = 255,
 	PREFIX_SIZE = sizeof PREFIX - 1,
-	DETAIL_LEAST = 256,      /* is kept of it before headers go */
-	DROPPED_SIZE = 64,       /* room for the header that counts them */
+	DETAIL_LEAST = 256, /* is kept of it before headers go */
+	DROPPED_SIZE = 64,  /* room for the header that counts them */
 };
 
 enum fate {
@@ -70,7 +70,7 @@ static enum fate fate_of(struct bytes name)
 	return FATE_KEEP;
 }
 
-/* ---- properties that become headers ---------------------------------------------------------- */
+/* ---- properties that become headers ---------------------------------------------- */
 
 static const struct {
 	enum prop prop;
@@ -88,7 +88,7 @@ static bool is_told(const struct props *p, size_t i)
 	return told[i].prop != PROP_REPLY_TO || begins(p->text[PROP_REPLY_TO], DIRECT_REPLY);
 }
 
-/* ---- the message's own headers ------------------------------------------------------------------ */
+/* ---- the message's own headers --------------------------------------------------- */
 
 struct headers {
 	struct buf bytes; /* entries in wire form, one behind the other */
@@ -132,8 +132,7 @@ static bool is_superseded(const struct props *p, struct bytes name)
 		if (bytes_equal(name, bytes_str(told[i].header)))
 			return is_told(p, i);
 	struct bytes rest = bytes_of(name.data + PREFIX_SIZE, name.size - PREFIX_SIZE);
-	return fate_of(rest) == FATE_RENAME && props_header(p, rest, &f) &&
-	       f.kind != FIELD_ABSENT;
+	return fate_of(rest) == FATE_RENAME && props_header(p, rest, &f) && f.kind != FIELD_ABSENT;
 }
 
 static void collect(struct headers *h, const struct props *p)
@@ -147,7 +146,8 @@ static void collect(struct headers *h, const struct props *p)
 			add(h, fate == FATE_RENAME ? PREFIX : "", f.name,
 				bytes_of(value, (size_t)(r.p - value)));
 	}
-	h->dropped += r.bad; /* what stands behind bytes that are no header is one thing that is lost */
+	/* What stands behind bytes that are no header is one thing that is lost. */
+	h->dropped += r.bad;
 }
 
 static void drop_largest(struct headers *h)
@@ -167,7 +167,7 @@ static void drop_largest(struct headers *h)
 	h->dropped++;
 }
 
-/* ---- ours --------------------------------------------------------------------------------------- */
+/* ---- ours ------------------------------------------------------------------------ */
 
 static void add_ours(const struct letter *l, const struct props *p, struct buf *out)
 {
@@ -190,7 +190,7 @@ static struct props without_told(const struct props *p)
 	struct props safe = *p;
 	for (size_t i = 0; i < sizeof told / sizeof told[0]; i++)
 		if (is_told(p, i))
-			safe.present &= (uint16_t)~(1u << told[i].prop);
+			safe.present &= (uint16_t) ~(1u << told[i].prop);
 	safe.present |= 1u << PROP_HEADERS | 1u << PROP_DELIVERY_MODE;
 	safe.number[PROP_DELIVERY_MODE] = 2;
 	safe.text[PROP_HEADERS] = bytes_str("");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A message that is to be published, and what became of it, as they travel between our processes.  Pure. */
+/* A message to be published, and what became of it, as they travel between processes.  Pure. */
 #ifndef INBOXD_MESSAGE_OUTGOING_H
 #define INBOXD_MESSAGE_OUTGOING_H
 
@@ -17,8 +17,8 @@ struct outgoing {
 /* What became of it. */
 struct outcome {
 	int64_t id, token;
-	bool is_sent;        /* the broker has it */
-	uint32_t delay_ms;   /* else: until it is tried again; 0: it was not tried at all */
+	bool is_sent;      /* the broker has it */
+	uint32_t delay_ms; /* else: until it is tried again; 0: it was not tried at all */
 	struct bytes error;
 };
 

@@ -10,8 +10,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
-/* ---- names -------------------------------------------------------------------------------------
- */
+/* ---- names ----------------------------------------------------------------------- */
 
 static const struct {
 	const char *name; /* with its colon if an argument follows */
@@ -161,8 +160,7 @@ void source_text(const struct source *s, struct buf *out)
 	buf_add(out, s->argument, s->argument_size);
 }
 
-/* ---- fit for a key? ----------------------------------------------------------------------------
- */
+/* ---- fit for a key? -------------------------------------------------------------- */
 
 #define BY_BROKER "is written by the broker and changes from delivery to delivery"
 #define BY_ROUTE "is written by the brokers on the way and changes when a message takes another one"
@@ -214,8 +212,7 @@ const char *source_unfit_for_key(const struct source *s)
 	return s->kind == SOURCE_PROPERTY ? unfit_properties[s->property] : NULL;
 }
 
-/* ---- values ------------------------------------------------------------------------------------
- */
+/* ---- values ---------------------------------------------------------------------- */
 
 void source_message_init(struct source_message *sm, const struct message *m)
 {
@@ -330,8 +327,7 @@ static enum source_result property_value(
 	return SOURCE_PRESENT;
 }
 
-/* ---- CloudEvents -------------------------------------------------------------------------------
- */
+/* ---- CloudEvents ----------------------------------------------------------------- */
 
 /* The AMQP binding of CloudEvents is written for AMQP 1.0; over 0-9-1 publishers use its prefixes
  * or those of the HTTP binding.  What stands behind the prefix, or absent. */
@@ -458,8 +454,7 @@ static enum source_result joined_cloudevent(
 	return SOURCE_PRESENT;
 }
 
-/* ---- any ---------------------------------------------------------------------------------------
- */
+/* ---- any ------------------------------------------------------------------------- */
 
 static enum source_result get(const struct source *s, const struct source_message *sm,
 	bool scalars_only, struct buf *out, struct err *err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is to be published: rows taken for the consumer, which has the broker, and its answers recorded. */
+/* What is to be published: rows taken for the consumer, and what it says of them recorded. */
 #include "worker/session.h"
 
 #include "base/fault.h"
@@ -8,8 +8,8 @@
 enum {
 	TAKE_MOST = 100,
 	TAKE_BYTES = 4 << 20,
-	HOLD_MS = 30000,     /* until it must have been begun to be published */
-	CONFIRM_MS = 40000,  /* until the broker has answered, and some more */
+	HOLD_MS = 30000,    /* until it must have been begun to be published */
+	CONFIRM_MS = 40000, /* until the broker has answered, and some more */
 };
 
 /* The outcome is recorded by a worker that may first have to end what its handler does. */
@@ -38,8 +38,9 @@ void outgoing_take(struct worker *w)
 	struct err err;
 	uint64_t next_ms = UINT64_MAX;
 	FAULT("before-outgoing-taken");
-	if (w->db != NULL && inbox_take_outgoing(&w->inbox, TAKE_MOST, TAKE_BYTES, lease_ms(w), &rows,
-				     &err) != RC_OK)
+	if (w->db != NULL &&
+		inbox_take_outgoing(&w->inbox, TAKE_MOST, TAKE_BYTES, lease_ms(w), &rows, &err) !=
+			RC_OK)
 		worker_lost(w, &err);
 	if (w->db != NULL && inbox_next_outgoing(&w->inbox, &next_ms, &err) != RC_OK)
 		worker_lost(w, &err);

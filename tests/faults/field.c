@@ -79,8 +79,7 @@ void field_end(struct field *f)
 	oracle_done(&f->oracle);
 }
 
-/* ---- what is done to it
- * -------------------------------------------------------------------------- */
+/* ---- what is done to it ---------------------------------------------------------- */
 
 /* Whoever has the name now: they come again as fast as they go. */
 static int kill_role(const struct daemon *d, const char *role)
@@ -178,8 +177,7 @@ void field_let_time_pass(struct field *f)
 		"next_at > clock_timestamp() + interval '10 s'");
 }
 
-/* ---- messages
- * ------------------------------------------------------------------------------------ */
+/* ---- messages -------------------------------------------------------------------- */
 
 void field_publish(
 	struct field *f, const char *id, const char *body, const char *act, enum oracle_fate fate)

@@ -74,8 +74,7 @@ void oracle_tell(struct oracle *o, const char *key, const char *body, enum oracl
 	(void)snprintf(t->body, sizeof t->body, "%s", body);
 }
 
-/* ---- what the database holds --------------------------------------------------------------------
- */
+/* ---- what the database holds ----------------------------------------------------- */
 
 static int by_body(const void *a, const void *b)
 {
@@ -128,8 +127,7 @@ static size_t collect(struct world *w, struct told *t, size_t n)
 	return strangers;
 }
 
-/* ---- judging
- * ------------------------------------------------------------------------------------- */
+/* ---- judging --------------------------------------------------------------------- */
 
 static void note(struct judgement *j, const char *what, const struct told *t)
 {

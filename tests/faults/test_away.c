@@ -29,7 +29,7 @@ static void expect_all_done(struct field *f, int n, const char *what, int64_t re
 	ck_assert_int_eq(effects(&f->w), n);
 	ck_assert_int_eq(markers(&f->w), n);
 	ck_assert_int_eq(parked(&f->w, NULL), 0);
-	/* Nor in between: what is only kept because the broker gave it out again is no such line. */
+	/* Nor in between: what is only kept as the broker gave it out again is no such line. */
 	ck_assert_int_eq(log_lines(&f->d[0], "event=parked"), 0);
 	(void)printf(
 		"faults: %s away, %d messages: each one effect, nothing parked, no attempt used, "

@@ -34,8 +34,7 @@ static enum fault_action some_action(struct storm *s)
 	return (enum fault_action)chance_below(&s->c, FAULT_ACTIONS);
 }
 
-/* ---- what goes wrong
- * ----------------------------------------------------------------------------- */
+/* ---- what goes wrong ------------------------------------------------------------- */
 
 static void anywhere(struct storm *s)
 {
@@ -133,8 +132,7 @@ static void (*const faults[])(struct storm *) = {anywhere, anywhere, anywhere, a
 	at_a_point, at_a_point, freeze, delay, lose_commits, lose_acks, suspend, terminate, outage,
 	outage};
 
-/* ---- the publisher
- * ------------------------------------------------------------------------------- */
+/* ---- the publisher --------------------------------------------------------------- */
 
 static void publish_some(struct storm *s)
 {
@@ -154,8 +152,7 @@ static void publish_some(struct storm *s)
 	publish_confirm(&s->f.w);
 }
 
-/* ---- the run
- * ------------------------------------------------------------------------------------- */
+/* ---- the run --------------------------------------------------------------------- */
 
 static void calm_down(struct storm *s)
 {

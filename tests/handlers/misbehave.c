@@ -258,8 +258,7 @@ static int32_t do_set(struct run *r)
 	return result;
 }
 
-/* ---- what it is given ---------------------------------------------------------------------------
- */
+/* ---- what it is given ------------------------------------------------------------ */
 
 static void dump_value(FILE *f, const char *what, struct inboxd_value name, struct inboxd_value v)
 {

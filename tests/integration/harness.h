@@ -114,8 +114,7 @@ bool is_settled(const char *queue);
  * world_begin. */
 const char *broker_eval(const char *fmt, ...) PRINTF(1, 2);
 
-/* ---- the servers come and go
- * ---------------------------------------------------------------------- */
+/* ---- the servers come and go ----------------------------------------------------- */
 
 /* What a test stops it starts again; should it fail in between, the next world_begin does. */
 

@@ -64,8 +64,7 @@ static int64_t clock_now_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* ---- connections -------------------------------------------------------------------------------
- */
+/* ---- connections ----------------------------------------------------------------- */
 
 static struct sockaddr_in loopback(uint16_t port)
 {
@@ -140,8 +139,7 @@ static void close_ended(struct proxy *p)
 	p->n_links = kept;
 }
 
-/* ---- bytes -------------------------------------------------------------------------------------
- */
+/* ---- bytes ----------------------------------------------------------------------- */
 
 static bool is_frozen(const struct proxy *p, const struct flow *f)
 {
@@ -212,8 +210,7 @@ static void flush_all(struct proxy *p)
 				give(p, p->links[i], &p->links[i]->flow[way]);
 }
 
-/* ---- the thread --------------------------------------------------------------------------------
- */
+/* ---- the thread ------------------------------------------------------------------ */
 
 /* A descriptor that is not to be looked at is negative: even its end would not be waited for. */
 static struct pollfd interest(
@@ -299,8 +296,7 @@ static uint64_t look(struct proxy *p, const uint64_t *value)
 	return v;
 }
 
-/* ---- made and ended ----------------------------------------------------------------------------
- */
+/* ---- made and ended -------------------------------------------------------------- */
 
 /* The port stays the same after the first time. */
 static void start_listening(struct proxy *p)
@@ -351,8 +347,7 @@ uint16_t proxy_port(const struct proxy *p)
 	return p->port;
 }
 
-/* ---- commands ----------------------------------------------------------------------------------
- */
+/* ---- commands -------------------------------------------------------------------- */
 
 int proxy_cut(struct proxy *p)
 {
@@ -450,8 +445,7 @@ int proxy_drops_left(struct proxy *p)
 	return n;
 }
 
-/* ---- what has passed ---------------------------------------------------------------------------
- */
+/* ---- what has passed ------------------------------------------------------------- */
 
 uint64_t proxy_methods(struct proxy *p, uint16_t class_id, uint16_t method_id)
 {

@@ -26,14 +26,12 @@ struct proxy *proxy_new(enum proxy_protocol protocol, uint16_t target);
 void proxy_free(struct proxy *p); /* cuts what is open; NULL is fine */
 uint16_t proxy_port(const struct proxy *p);
 
-/* ---- every connection that is open now: returns how many there were ---------------------------
- */
+/* ---- every connection that is open now: returns how many there were -------------- */
 
 int proxy_cut(struct proxy *p);   /* closes both sides; what was read is passed on before */
 int proxy_reset(struct proxy *p); /* both sides get a RST, what was not passed on is lost */
 
-/* ---- until taken back -------------------------------------------------------------------------
- */
+/* ---- until taken back ------------------------------------------------------------ */
 
 /* New connections are refused, as by a host on which no server runs; those that are open stay. */
 void proxy_refuse(struct proxy *p, bool on);
@@ -45,8 +43,7 @@ void proxy_thaw(struct proxy *p);
 /* What arrives is passed on so much later; also lowers throughput to 64 KiB in that time. */
 void proxy_delay(struct proxy *p, enum proxy_way way, int ms);
 
-/* ---- triggers ---------------------------------------------------------------------------------
- */
+/* ---- triggers -------------------------------------------------------------------- */
 
 /* PROXY_POSTGRES: the next n times that the server says that COMMIT is done, the client does not
  * hear of it: its connection is cut instead. */
@@ -58,8 +55,7 @@ void proxy_spoil_properties(struct proxy *p, int n);
 /* How many drops are still to come. */
 int proxy_drops_left(struct proxy *p);
 
-/* ---- what has passed, since proxy_new ---------------------------------------------------------
- */
+/* ---- what has passed, since proxy_new -------------------------------------------- */
 
 /* PROXY_AMQP: method frames of the client, swallowed ones included: basic.ack 60,80; basic.reject
  * 60,90; basic.nack 60,120. */

@@ -37,8 +37,7 @@ void servers_restore(void)
 		servers("begin", "rabbitmq", NULL);
 }
 
-/* ---- PostgreSQL -------------------------------------------------------------------------------
- */
+/* ---- PostgreSQL ------------------------------------------------------------------ */
 
 static void use_database(struct world *w, const char *conninfo)
 {
@@ -109,8 +108,7 @@ void standby_end(struct world *w)
 	postgres_reconnect(w);
 }
 
-/* ---- RabbitMQ ----------------------------------------------------------------------------------
- */
+/* ---- RabbitMQ -------------------------------------------------------------------- */
 
 void broker_stop(struct world *w, bool by_kill)
 {

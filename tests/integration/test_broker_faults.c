@@ -36,8 +36,7 @@ static void all_once(struct world *w, int n)
 	ck_assert_int_eq(parked(w, NULL), 0);
 }
 
-/* ---- alarms -----------------------------------------------------------------------------------
- */
+/* ---- alarms ---------------------------------------------------------------------- */
 
 START_TEST(a_broker_with_a_memory_alarm_still_takes_acknowledgements_and_lets_us_go)
 {
@@ -63,8 +62,7 @@ START_TEST(a_broker_with_a_memory_alarm_still_takes_acknowledgements_and_lets_us
 }
 END_TEST
 
-/* ---- who we are, and what we may ---------------------------------------------------------------
- */
+/* ---- who we are, and what we may ------------------------------------------------- */
 
 static void user_make(const char *user, const char *password, const char *queue)
 {
@@ -196,8 +194,7 @@ START_TEST(a_password_changed_at_the_broker_is_read_again_and_the_old_one_is_not
 }
 END_TEST
 
-/* ---- queues ------------------------------------------------------------------------------------
- */
+/* ---- queues ---------------------------------------------------------------------- */
 
 START_TEST(a_queue_made_anew_with_another_type_is_consumed_unless_it_was_to_be_declared)
 {
@@ -223,8 +220,7 @@ START_TEST(a_queue_made_anew_with_another_type_is_consumed_unless_it_was_to_be_d
 }
 END_TEST
 
-/* ---- frozen links -------------------------------------------------------------------------------
- */
+/* ---- frozen links ---------------------------------------------------------------- */
 
 static struct proxy *before_broker(struct world *w, const char *more)
 {
@@ -350,8 +346,7 @@ START_TEST(sigterm_ends_a_daemon_that_waits_for_an_address_which_does_not_answer
 }
 END_TEST
 
-/* ---- again and again
- * ------------------------------------------------------------------------------ */
+/* ---- again and again ------------------------------------------------------------- */
 
 START_TEST(forty_forced_closes_leak_no_descriptor_no_connection_no_consumer_and_no_memory)
 {

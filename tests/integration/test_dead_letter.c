@@ -9,7 +9,7 @@
 
 static char dead[96]; /* the queue that dead letters are meant for */
 
-/* A world with a queue for dead letters, and a consumer that sends there by the default exchange. */
+/* A world with a queue for dead letters, and a consumer that sends there. */
 static void begin(struct world *w, const char *name)
 {
 	world_begin(w, name);
@@ -23,7 +23,7 @@ static bool is_drained(struct world *w)
 	return is_settled(w->queue) && sql_int(w, "SELECT count(*) FROM outgoing") == 0;
 }
 
-/* ---- what arrived ------------------------------------------------------------------------------ */
+/* ---- what arrived ---------------------------------------------------------------- */
 
 /* The oldest message of a queue; freed by amqp_destroy_message. */
 static amqp_message_t fetch(struct world *w, const char *queue)
@@ -97,7 +97,7 @@ static void publish_bad(struct world *w, const char *prefix, int n, const char *
 	publish_confirm(w);
 }
 
-/* ---- the way it goes ------------------------------------------------------------------------------ */
+/* ---- the way it goes ------------------------------------------------------------- */
 
 START_TEST(a_message_that_failed_is_kept_and_told_with_its_own_id_and_why)
 {
@@ -202,7 +202,8 @@ START_TEST(two_daemons_tell_each_message_once)
 	struct daemon d, e;
 	begin(&w, "two");
 	config_main(&w,
-		"    dead_letter: {exchange: \"\", routing_key: %s}\n    breaker: {failures: 1000}\n",
+		"    dead_letter: {exchange: \"\", routing_key: %s}\n"
+		"    breaker: {failures: 1000}\n",
 		dead);
 	daemon_start_main(&w, &d);
 	config_write(&w, "second", "",
@@ -220,7 +221,7 @@ START_TEST(two_daemons_tell_each_message_once)
 }
 END_TEST
 
-/* ---- where it cannot go ----------------------------------------------------------------------------- */
+/* ---- where it cannot go ---------------------------------------------------------- */
 
 static void exchange_declare(struct world *w, const char *name)
 {
@@ -347,7 +348,7 @@ START_TEST(a_mended_configuration_holds_for_what_waits)
 }
 END_TEST
 
-/* ---- what it looks like ------------------------------------------------------------------------------ */
+/* ---- what it looks like ---------------------------------------------------------- */
 
 static amqp_field_value_t text_value(const char *text)
 {
@@ -382,7 +383,8 @@ START_TEST(a_reason_of_300_kb_and_a_header_of_125_kb_lose_no_connection_and_no_l
 		ck_assert_uint_gt(detail->value.bytes.len, 100);
 		ck_assert_uint_le(detail->value.bytes.len, 8192);
 		ck_assert_ptr_null(memchr(detail->value.bytes.bytes, 0, detail->value.bytes.len));
-		ck_assert_ptr_null(memchr(detail->value.bytes.bytes, 0xff, detail->value.bytes.len));
+		ck_assert_ptr_null(
+			memchr(detail->value.bytes.bytes, 0xff, detail->value.bytes.len));
 		if (i == 1)
 			ck_assert_uint_eq(header(&m, "large")->value.bytes.len, sizeof large);
 		amqp_destroy_message(&m);
@@ -512,7 +514,7 @@ START_TEST(moved_back_as_they_are_mended_ones_have_one_effect_and_all_their_trie
 }
 END_TEST
 
-/* ---- in bad times ---------------------------------------------------------------------------------------- */
+/* ---- in bad times ---------------------------------------------------------------- */
 
 static void set_alarm(bool on)
 {
@@ -574,8 +576,8 @@ START_TEST(a_consumer_killed_behind_the_confirm_sends_one_more_copy_at_most_with
 	struct world w;
 	struct daemon d;
 	begin(&w, "killed");
-	config_main(&w,
-		"    dead_letter: {exchange: \"\", routing_key: %s}\n    batch: {max: 1}\n", dead);
+	config_main(&w, "    dead_letter: {exchange: \"\", routing_key: %s}\n    batch: {max: 1}\n",
+		dead);
 	daemon_start_main(&w, &d);
 	publish(&w, w.queue, &(struct msg){.id = "bad0", .act = "reject"});
 	publish(&w, w.queue, &(struct msg){.id = "busy", .act = "sleep:5000"});
@@ -612,10 +614,9 @@ START_TEST(a_user_who_may_not_write_keeps_the_letter_until_it_may)
 	struct world w;
 	struct daemon d;
 	begin(&w, "forbidden");
-	ck_assert_str_eq(
-		broker_eval("rabbit_auth_backend_internal:add_user(<<\"%s\">>, <<\"x\">>, "
-			    "<<\"test\">>)",
-			w.name),
+	ck_assert_str_eq(broker_eval("rabbit_auth_backend_internal:add_user(<<\"%s\">>, <<\"x\">>, "
+				     "<<\"test\">>)",
+				 w.name),
 		"ok");
 	permit(&w, "^$");
 	char server[256];
@@ -635,12 +636,13 @@ START_TEST(a_user_who_may_not_write_keeps_the_letter_until_it_may)
 	WAIT_FOR(is_drained(&w), 60);
 	fetch_each_once(&w, dead, "bad", 2);
 	ck_assert_int_eq(daemon_stop(&d), 0);
-	(void)broker_eval("rabbit_auth_backend_internal:delete_user(<<\"%s\">>, <<\"test\">>)", w.name);
+	(void)broker_eval(
+		"rabbit_auth_backend_internal:delete_user(<<\"%s\">>, <<\"test\">>)", w.name);
 	world_end(&w);
 }
 END_TEST
 
-/* ---- rows -------------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------ */
 
 static void set_state(struct world *w, const char *state)
 {

@@ -127,8 +127,7 @@ static void run_acts(struct world *w, struct daemon *d, const struct act *acts, 
 
 #define SHORT "    retry: {immediate: 1, delays: [100ms], jitter: 0%}\n    crash_limit: 2\n"
 
-/* ---- the process -------------------------------------------------------------------------------
- */
+/* ---- the process ----------------------------------------------------------------- */
 
 START_TEST(every_way_to_end_the_process_costs_its_own_message_its_crashes)
 {
@@ -164,7 +163,7 @@ START_TEST(what_never_ends_is_ended_the_statement_first_and_then_the_process)
 	run_acts(&w, &d, acts, N_OF(acts), "misbehave", "ok",
 		"    retry: {immediate: 0, delays: []}\n    crash_limit: 1\n    handler_timeout: "
 		"1s\n");
-	/* The statement's end cost no process, the two others at most two each: in a batch, and alone. */
+	/* The statement's end cost no process, the two others two each: in a batch, and alone. */
 	ck_assert_int_ge(log_lines(&d, "event=process_died"), 2);
 	ck_assert_int_le(log_lines(&d, "event=process_died"), 4);
 	world_end(&w);
@@ -305,8 +304,7 @@ START_TEST(two_hundred_megabytes_printed_by_a_handler_hold_up_no_message)
 }
 END_TEST
 
-/* ---- memory ------------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------- */
 
 START_TEST(a_leak_of_a_mebibyte_a_message_costs_no_message_anything)
 {
@@ -338,7 +336,7 @@ START_TEST(a_leak_of_a_mebibyte_a_message_costs_no_message_anything)
 	ck_assert_int_eq(effect_keys(&w), N);
 	ck_assert_int_eq(effects(&w), N);
 	ck_assert_int_eq(parked(&w, NULL), 0);
-	/* A batch that runs into the hard limit is run again one by one: that is no message's crash either. */
+	/* A batch that runs into the hard limit is run again one by one: no message's crash. */
 	ck_assert_int_ge(log_lines(&d, "event=worker_recycled"), 5);
 	ck_assert_int_ge(log_lines(&d, "reason=memory"), 5);
 	/* A whole batch's leak on top of what it may have. */
@@ -382,8 +380,7 @@ START_TEST(a_handler_that_eats_all_memory_is_ended_and_its_message_says_why)
 }
 END_TEST
 
-/* ---- the transaction ---------------------------------------------------------------------------
- */
+/* ---- the transaction ------------------------------------------------------------- */
 
 START_TEST(no_statement_ends_the_transaction_or_hides_its_failure)
 {
@@ -470,8 +467,8 @@ START_TEST(nothing_left_in_the_session_reaches_the_next_message)
 		"SET default_transaction_read_only = off",
 		"SET statement_timeout = 1",
 		"SELECT set_config('application_name', 'left behind', false)",
-		"DO $$ BEGIN PERFORM set_config('default_transaction_read_only', 'off', false); "
-		"END $$",
+		("DO $$ BEGIN PERFORM set_config('default_transaction_read_only', 'off', false); "
+		 "END $$"),
 	};
 	struct world w;
 	struct daemon d;

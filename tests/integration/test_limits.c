@@ -7,8 +7,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* ---- what the broker gives out again and again ------------------------------------------------
- */
+/* ---- what the broker gives out again and again ----------------------------------- */
 
 static int kept(const struct daemon *d)
 {
@@ -161,8 +160,7 @@ START_TEST(a_message_that_takes_the_daemon_with_it_is_not_dropped_by_the_limit_o
 }
 END_TEST
 
-/* ---- failures in a row ------------------------------------------------------------------------
- */
+/* ---- failures in a row ----------------------------------------------------------- */
 
 static int in_queue(struct world *w)
 {
@@ -280,8 +278,7 @@ START_TEST(a_crash_while_one_message_is_tried_does_not_end_the_tries)
 }
 END_TEST
 
-/* ---- what may be parked -------------------------------------------------------------------------
- */
+/* ---- what may be parked ---------------------------------------------------------- */
 
 START_TEST(no_more_than_parked_max_are_parked_and_retries_go_on_meanwhile)
 {

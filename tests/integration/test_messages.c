@@ -33,7 +33,7 @@ static bool has_effect(struct world *w, const char *body)
 	return sql_int(w, "SELECT count(*) FROM effect WHERE key = '%s'", body) == 1;
 }
 
-/* ---- CloudEvents ---------------------------------------------------------------------------- */
+/* ---- CloudEvents ----------------------------------------------------------------- */
 
 /* Binary mode, with one of the two prefixes. */
 static void publish_event(
@@ -63,14 +63,15 @@ START_TEST(an_event_is_the_same_by_source_and_id_in_every_spelling)
 	publish_event(&w, "cloudEvents:", "/a", "7", "first");
 	publish_event(&w, "cloudEvents_", "/b", "7", "other source");
 	publish_event(&w, "cloudEvents_", "/a", "7", "other prefix");
-	publish_structured(&w, "{\"specversion\":\"1.0\",\"source\":\"/a\",\"id\":\"7\",\"type\":\"t\"}");
+	publish_structured(
+		&w, "{\"specversion\":\"1.0\",\"source\":\"/a\",\"id\":\"7\",\"type\":\"t\"}");
 	publish_event(&w, "cloudEvents:", "a", "bc", "split here");
 	publish_event(&w, "cloudEvents:", "ab", "c", "split there");
 	amqp_table_entry_t both[] = {text_header("cloudEvents:source", "/c"),
 		text_header("cloudEvents:id", "1"), text_header("cloudEvents_source", "/c"),
 		text_header("cloudEvents_id", "2")};
-	const amqp_basic_properties_t p = {._flags = AMQP_BASIC_HEADERS_FLAG,
-		.headers = {.num_entries = 4, .entries = both}};
+	const amqp_basic_properties_t p = {
+		._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {.num_entries = 4, .entries = both}};
 	publish(&w, w.queue, &(struct msg){.properties = &p, .body = "two ids"});
 	publish_confirm(&w);
 	WAIT_FOR(is_settled(w.queue), 30);
@@ -83,13 +84,12 @@ START_TEST(an_event_is_the_same_by_source_and_id_in_every_spelling)
 }
 END_TEST
 
-/* ---- bodies ---------------------------------------------------------------------------------- */
+/* ---- bodies ---------------------------------------------------------------------- */
 
-static void publish_body(
-	struct world *w, const char *body, size_t size, const char *encoding)
+static void publish_body(struct world *w, const char *body, size_t size, const char *encoding)
 {
-	amqp_basic_properties_t p = {._flags = AMQP_BASIC_CONTENT_TYPE_FLAG,
-		.content_type = text("application/json")};
+	amqp_basic_properties_t p = {
+		._flags = AMQP_BASIC_CONTENT_TYPE_FLAG, .content_type = text("application/json")};
 	if (encoding != NULL) {
 		p._flags |= AMQP_BASIC_CONTENT_ENCODING_FLAG;
 		p.content_encoding = text(encoding);
@@ -114,8 +114,11 @@ START_TEST(a_body_that_is_compressed_has_no_json_key_and_is_parked_as_it_is)
 	WAIT_FOR(is_settled(w.queue), 30);
 	ck_assert_int_eq(effects(&w), 2);
 	ck_assert_int_eq(parked(&w, NULL), 3);
-	ck_assert_int_eq(sql_int(&w, "SELECT count(*) FROM parked WHERE body = '\\x1f8b0800000000000003010500"
-				     "00' AND detail LIKE '%%gzip%%'"), 1);
+	ck_assert_int_eq(
+		sql_int(&w,
+			"SELECT count(*) FROM parked WHERE body = '\\x1f8b0800000000000003010500"
+			"00' AND detail LIKE '%%gzip%%'"),
+		1);
 	world_end(&w);
 }
 END_TEST
@@ -174,9 +177,9 @@ START_TEST(bytes_that_are_no_text_harm_neither_keys_nor_logs)
 	amqp_table_entry_t entry = {.key = text("junk"),
 		.value = {.kind = AMQP_FIELD_KIND_UTF8,
 			.value.bytes = {.len = sizeof junk, .bytes = junk}}};
-	amqp_basic_properties_t p = {
-		._flags = AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_MESSAGE_ID_FLAG |
-			  AMQP_BASIC_CONTENT_TYPE_FLAG | AMQP_BASIC_CORRELATION_ID_FLAG,
+	amqp_basic_properties_t p = {._flags = AMQP_BASIC_HEADERS_FLAG |
+			AMQP_BASIC_MESSAGE_ID_FLAG | AMQP_BASIC_CONTENT_TYPE_FLAG |
+			AMQP_BASIC_CORRELATION_ID_FLAG,
 		.message_id = text("fine"),
 		.correlation_id = {.len = 3, .bytes = junk},
 		.content_type = text("application/json"),
@@ -216,25 +219,29 @@ START_TEST(a_publishers_clock_is_no_concern)
 	publish_confirm(&w);
 	WAIT_FOR(effects(&w) == N && is_settled(w.queue), 30);
 	ck_assert_int_eq(parked(&w, NULL), 0);
-	ck_assert_int_eq(sql_int(&w, "SELECT count(*) FROM inbox WHERE at < now() - interval '1 hour' "
-				     "OR at > now() + interval '1 hour'"), 0);
+	ck_assert_int_eq(sql_int(&w,
+				 "SELECT count(*) FROM inbox WHERE at < now() - interval '1 hour' "
+				 "OR at > now() + interval '1 hour'"),
+		0);
 	world_end(&w);
 }
 END_TEST
 
-/* ---- headers ---------------------------------------------------------------------------------- */
+/* ---- headers --------------------------------------------------------------------- */
 
 /* From inside the broker, which nests without limit; RabbitMQ 3 and 4 publish by other names. */
 static void publish_nested(struct world *w)
 {
 	const char *answer = broker_eval(
 		"X = rabbit_misc:r(<<\"/\">>, exchange, <<>>), "
-		"H = lists:foldl(fun(_, T) -> [{<<\"a\">>, table, T}] end, [], lists:seq(1, 17000)), "
+		"H = lists:foldl(fun(_, T) -> [{<<\"a\">>, table, T}] end, [], "
+		"lists:seq(1, 17000)), "
 		"case code:which(mc_amqpl) of "
 		"non_existing -> rabbit_basic:publish(X, <<\"%s\">>, [{headers, H}], <<\"x\">>); "
 		"_ -> P = list_to_tuple(['P_basic', undefined, undefined, H | "
 		"lists:duplicate(11, undefined)]), "
-		"{ok, M} = mc_amqpl:message(X, <<\"%s\">>, rabbit_basic:build_content(P, <<\"x\">>)), "
+		"{ok, M} = mc_amqpl:message(X, <<\"%s\">>, rabbit_basic:build_content(P, "
+		"<<\"x\">>)), "
 		"rabbit_queue_type:publish_at_most_once(X, M) end",
 		w->queue, w->queue);
 	ck_assert_msg(strstr(answer, "error") == NULL, "%s", answer);
@@ -256,15 +263,15 @@ START_TEST(headers_nested_without_end_are_parked_and_those_behind_them_are_done)
 }
 END_TEST
 
-/* What a publisher, or another broker on the way, has written about earlier deaths and deliveries. */
+/* What a publisher, or another broker on the way, has written about earlier deaths. */
 START_TEST(runs_are_counted_by_us_whatever_headers_say)
 {
 	struct world w;
 	struct daemon d;
 	world_begin(&w, "deaths");
 	config_main(&w, "%s", "    retry: {immediate: 3, delays: []}\n");
-	amqp_table_entry_t death[] = {{.key = text("count"),
-		.value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = 1000}}};
+	amqp_table_entry_t death[] = {
+		{.key = text("count"), .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = 1000}}};
 	amqp_field_value_t deaths[] = {{.kind = AMQP_FIELD_KIND_TABLE,
 		.value.table = {.num_entries = 1, .entries = death}}};
 	amqp_table_entry_t entries[] = {
@@ -289,7 +296,7 @@ START_TEST(runs_are_counted_by_us_whatever_headers_say)
 }
 END_TEST
 
-/* ---- streams, and streams of messages ---------------------------------------------------------- */
+/* ---- streams, and streams of messages -------------------------------------------- */
 
 START_TEST(a_stream_is_refused_by_name_and_not_asked_again_and_again)
 {
@@ -331,7 +338,8 @@ static void publish_rich(struct world *w, int from, int to)
 			._flags = AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_MESSAGE_ID_FLAG,
 			.message_id = text(id),
 			.headers = {.num_entries = 20, .entries = entries}};
-		publish(w, w->queue, &(struct msg){.properties = &p, .body = body, .size = sizeof body});
+		publish(w, w->queue,
+			&(struct msg){.properties = &p, .body = body, .size = sizeof body});
 	}
 	publish_confirm(w);
 }
@@ -352,13 +360,15 @@ START_TEST(memory_does_not_grow_message_by_message)
 	WAIT_FOR(is_settled(w.queue), 180);
 	ck_assert_int_eq(effects(&w), ALL * 17 / 20);
 	ck_assert_int_eq(parked(&w, "rejected"), ALL / 20);
-	ck_assert_int_lt(memory_kib(role_pid(&d, "inboxd: consumer main"), false), consumer * 5 / 4);
+	ck_assert_int_lt(
+		memory_kib(role_pid(&d, "inboxd: consumer main"), false), consumer * 5 / 4);
 	ck_assert_int_lt(memory_kib(role_pid(&d, "inboxd: worker main/1"), false), worker * 5 / 4);
 	world_end(&w);
 }
 END_TEST
 
-UNIT_SUITE_TIMEOUT(200, "integration/messages", an_event_is_the_same_by_source_and_id_in_every_spelling,
+UNIT_SUITE_TIMEOUT(200, "integration/messages",
+	an_event_is_the_same_by_source_and_id_in_every_spelling,
 	a_body_that_is_compressed_has_no_json_key_and_is_parked_as_it_is,
 	json_of_every_kind_is_done_or_parked_and_holds_nobody_up,
 	bytes_that_are_no_text_harm_neither_keys_nor_logs, a_publishers_clock_is_no_concern,

@@ -62,7 +62,7 @@ static void touch(const char *path)
 	(void)close(fd);
 }
 
-/* ---- what a retry gives to the handler ----------------------------------------------------- */
+/* ---- what a retry gives to the handler ------------------------------------------- */
 
 static void publish_everything(struct world *w, const char *act)
 {
@@ -181,7 +181,7 @@ START_TEST(a_retry_gives_the_handler_exactly_what_the_first_delivery_gave)
 }
 END_TEST
 
-/* ---- what they do and what they refuse ------------------------------------------------------ */
+/* ---- what they do and what they refuse ------------------------------------------- */
 
 /* Ids "bad0" … that are parked as failed, and the ids of their rows. */
 static void park_some(struct world *w, struct daemon *d, int n)
@@ -352,7 +352,7 @@ START_TEST(a_group_of_many_is_done_in_pieces_and_whole)
 }
 END_TEST
 
-/* ---- what was parked without being looked at ------------------------------------------------- */
+/* ---- what was parked without being looked at ------------------------------------- */
 
 static void publish_large(struct world *w, const char *id, size_t size)
 {

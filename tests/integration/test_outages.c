@@ -87,8 +87,7 @@ START_TEST(a_standby_that_was_promoted_is_found_in_the_list_of_hosts)
 }
 END_TEST
 
-/* ---- half a minute, under load ------------------------------------------------------------------
- */
+/* ---- half a minute, under load --------------------------------------------------- */
 
 enum { A_SECOND = 500, AWAY_S = 30 };
 
@@ -161,8 +160,7 @@ START_TEST(a_broker_away_for_30_s_under_load_uses_no_attempt_and_is_consumed_fro
 }
 END_TEST
 
-/* ---- other ways of being away
- * --------------------------------------------------------------------- */
+/* ---- other ways of being away ---------------------------------------------------- */
 
 START_TEST(a_start_without_broker_and_database_waits_for_both_and_can_be_stopped)
 {

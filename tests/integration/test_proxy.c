@@ -195,8 +195,7 @@ START_TEST(acks_of_those_behind_do_not_settle_the_one_in_front)
 }
 END_TEST
 
-/* ---- the proxy itself --------------------------------------------------------------------------
- */
+/* ---- the proxy itself ------------------------------------------------------------ */
 
 struct pipe_through {
 	struct proxy *p;

@@ -136,8 +136,7 @@ START_TEST(a_short_time_limit_of_handlers_is_none_of_inboxds_own_statements)
 }
 END_TEST
 
-/* ---- defaults of the role ---------------------------------------------------------------------
- */
+/* ---- defaults of the role -------------------------------------------------------- */
 
 static void check_defaults(const char *name, const char *isolation)
 {
@@ -197,8 +196,7 @@ START_TEST(a_role_that_reads_repeatably_by_default_changes_nothing)
 }
 END_TEST
 
-/* ---- a standby that does not come ---------------------------------------------------------------
- */
+/* ---- a standby that does not come ------------------------------------------------ */
 
 START_TEST(
 	a_commit_whose_wait_for_a_standby_was_cancelled_is_acknowledged_only_after_one_that_waited)
@@ -232,8 +230,7 @@ START_TEST(
 }
 END_TEST
 
-/* ---- a pooler -----------------------------------------------------------------------------------
- */
+/* ---- a pooler -------------------------------------------------------------------- */
 
 static pid_t pooler_start(struct world *w, int port)
 {

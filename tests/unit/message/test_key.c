@@ -75,8 +75,7 @@ static const char *shown(void)
 
 #define OF_BRACES "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
 
-/* ---- keys --------------------------------------------------------------------------------------
- */
+/* ---- keys ------------------------------------------------------------------------ */
 
 START_TEST(a_short_value_is_the_key_as_given)
 {
@@ -340,8 +339,7 @@ START_TEST(a_key_is_appended_to_what_is_there)
 }
 END_TEST
 
-/* ---- rules -------------------------------------------------------------------------------------
- */
+/* ---- rules ----------------------------------------------------------------------- */
 
 static const char *canonical(const char *const *sources, size_t n, enum on_missing_key on_missing)
 {
@@ -405,8 +403,7 @@ START_TEST(refuses_rules_that_would_swallow_or_repeat_messages)
 }
 END_TEST
 
-/* ---- fingerprints ------------------------------------------------------------------------------
- */
+/* ---- fingerprints ---------------------------------------------------------------- */
 
 static struct buf print;
 
@@ -575,8 +572,7 @@ START_TEST(a_fingerprint_rule_has_one_text)
 }
 END_TEST
 
-/* ---- forms for people and servers --------------------------------------------------------------
- */
+/* ---- forms for people and servers ------------------------------------------------ */
 
 static const char *text_of(const char *raw, size_t size)
 {

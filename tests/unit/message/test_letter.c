@@ -81,7 +81,8 @@ START_TEST(keeps_what_means_nothing_to_a_broker_byte_for_byte)
 	static const enum prop kept[] = {PROP_CONTENT_TYPE, PROP_CONTENT_ENCODING,
 		PROP_CORRELATION_ID, PROP_REPLY_TO, PROP_MESSAGE_ID, PROP_TYPE, PROP_APP_ID,
 		PROP_CLUSTER_ID};
-	static const char nested[] = "F\0\0\0\x0f\1aF\0\0\0\x08\1b" "A\0\0\0\1V";
+	static const char nested[] = "F\0\0\0\x0f\1aF\0\0\0\x08\1b"
+				     "A\0\0\0\1V";
 	maker_begin(&m);
 	for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
 		maker_text(&m, kept[i], prop_name(kept[i]));
@@ -235,7 +236,11 @@ START_TEST(detail_is_utf8_without_nul_and_of_bounded_size)
 	encode(&l);
 	struct field f = header("inboxd-detail");
 	ck_assert_uint_eq(f.content.size, LETTER_DETAIL_MAX);
-	ck_assert_int_eq(memcmp(f.content.data, "a\xef\xbf\xbd" "b\xef\xbf\xbd\xc3\xa9xx", 12), 0);
+	ck_assert_int_eq(memcmp(f.content.data,
+				 "a\xef\xbf\xbd"
+				 "b\xef\xbf\xbd\xc3\xa9xx",
+				 12),
+		0);
 }
 END_TEST
 
@@ -357,5 +362,4 @@ UNIT_SUITE("message/letter", keeps_what_means_nothing_to_a_broker_byte_for_byte,
 	the_largest_headers_go_when_all_of_them_do_not_fit,
 	ten_thousand_small_headers_are_bounded_too,
 	a_name_that_has_no_room_for_a_prefix_is_left_out_and_counted,
-	bytes_that_are_no_headers_cost_themselves_only,
-	a_body_that_is_not_sent_is_told_by_its_size)
+	bytes_that_are_no_headers_cost_themselves_only, a_body_that_is_not_sent_is_told_by_its_size)

@@ -219,8 +219,7 @@ START_TEST(headers_that_break_off_are_not_just_missing)
 }
 END_TEST
 
-/* ---- CloudEvents -------------------------------------------------------------------------------
- */
+/* ---- CloudEvents ----------------------------------------------------------------- */
 
 static const struct source_message *binary_event(
 	const char *id_header, const char *id, const char *source_header, const char *source)
@@ -336,8 +335,7 @@ START_TEST(an_event_says_where_its_source_ends)
 }
 END_TEST
 
-/* ---- names -------------------------------------------------------------------------------------
- */
+/* ---- names ----------------------------------------------------------------------- */
 
 static void expect_error(const char *text, const char *hint)
 {
