@@ -2,6 +2,7 @@
 /* inboxctl parked retry, discard, restore: by functions of the schema, message by message. */
 #include "ctl/parked.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -200,6 +201,7 @@ int parked_act(const struct ctl *ctl, struct parked_args *args, const char *verb
 	bool is_group =
 		args->consumer != NULL || args->state != NULL || args->reason != NULL || args->all;
 	uint64_t number;
+	assert(d.action != NULL);
 	if ((n > 0) == is_group)
 		return ctl_usage(
 			ctl, "%s takes ids, or --consumer, --state, --reason or --all", verb);

@@ -178,7 +178,7 @@ static enum rc connect_once(struct worker *w, struct outlook *ret, struct err *e
 bool worker_connect(struct worker *w)
 {
 	struct err err = {.rc = RC_OK};
-	struct outlook outlook;
+	struct outlook outlook = {0};
 	if (connect_once(w, &outlook, &err) == RC_OK) {
 		stats_add(w->slot, STATS_connects, 1);
 		FAULT("database-connected");
