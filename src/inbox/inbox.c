@@ -273,28 +273,14 @@ enum rc inbox_register(struct inbox *x, const char *vhost, struct err *err)
 		value_text(c->dead_letter.routing_key)};
 	AUTO(result) struct db_result *res = NULL;
 
-	if (db_queue_begin(x->db, err) != RC_OK ||
-		inbox_queue(x, SQL_REGISTER, 8, args, false, err) != RC_OK ||
-		inbox_queue_commit(x, err) != RC_OK)
+	if (inbox_run(x, SQL_REGISTER, 8, args, &res, err) != RC_OK)
 		return err_ctx(err, "registering consumer \"%s\"", c->name);
-	struct err later;
-	enum rc rc = db_take_begin(x->db, err);
-	if (rc == RC_OK)
-		rc = db_next(x->db, &res, err);
-	enum rc end = inbox_end_commit(x, rc == RC_OK ? err : &later);
-	if (rc == RC_OK)
-		rc = end;
-	if (rc != RC_OK) {
-		inbox_abandon(x);
-		return err_ctx(err, "registering consumer \"%s\"", c->name);
-	}
 	struct bytes refused = db_result_value(res, 0, 1);
 	if (refused.data != NULL)
 		return err_set(err, RC_FATAL,
 			"consumer \"%s\" is registered otherwise: %.*s; if that is meant, run "
 			"`inboxctl consumers accept %s`",
 			c->name, (int)refused.size, (const char *)refused.data, c->name);
-	struct bytes id = db_result_value(res, 0, 0);
-	x->id = (int32_t)strtol(id.data != NULL ? (const char *)id.data : "0", NULL, 10);
+	x->id = (int32_t)db_result_int(res, 0, 0);
 	return RC_OK;
 }

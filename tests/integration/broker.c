@@ -262,6 +262,34 @@ void broker_reconnect(struct world *w)
 	memset(confirms.taken, 0, confirms.size * sizeof *confirms.taken);
 }
 
+amqp_message_t message_get(struct world *w, const char *queue)
+{
+	amqp_message_t m;
+	WAIT_FOR(queue_state(queue).ready > 0, 30);
+	amqp_rpc_reply_t r = amqp_basic_get(w->broker, 2, amqp_cstring_bytes(queue), 1);
+	ck_assert_int_eq(r.reply_type, AMQP_RESPONSE_NORMAL);
+	ck_assert_int_eq(r.reply.id, AMQP_BASIC_GET_OK_METHOD);
+	r = amqp_read_message(w->broker, 2, &m, 0);
+	ck_assert_int_eq(r.reply_type, AMQP_RESPONSE_NORMAL);
+	return m;
+}
+
+const amqp_field_value_t *message_header(const amqp_message_t *m, const char *name)
+{
+	const amqp_table_t *t = &m->properties.headers;
+	for (int i = 0; i < t->num_entries; i++)
+		if (t->entries[i].key.len == strlen(name) &&
+			memcmp(t->entries[i].key.bytes, name, strlen(name)) == 0)
+			return &t->entries[i].value;
+	return NULL;
+}
+
+void is_text(amqp_bytes_t b, const char *text)
+{
+	ck_assert_msg(b.len == strlen(text) && memcmp(b.bytes, text, b.len) == 0,
+		"%.*s instead of %s", (int)b.len, (const char *)b.bytes, text);
+}
+
 /* ---- console --------------------------------------------------------------------------------- */
 
 static int console_fd = -1;
@@ -325,4 +353,46 @@ bool is_settled(const char *queue)
 		sleep_ms(100);
 	}
 	return true;
+}
+
+void publish_nested(const char *queue)
+{
+	/* RabbitMQ 3 and 4 publish by other names. */
+	const char *answer = broker_eval(
+		"X = rabbit_misc:r(<<\"/\">>, exchange, <<>>), "
+		"H = lists:foldl(fun(_, T) -> [{<<\"a\">>, table, T}] end, [], "
+		"lists:seq(1, 17000)), "
+		"case code:which(mc_amqpl) of "
+		"non_existing -> rabbit_basic:publish(X, <<\"%s\">>, [{headers, H}], <<\"x\">>); "
+		"_ -> P = list_to_tuple(['P_basic', undefined, undefined, H | "
+		"lists:duplicate(11, undefined)]), "
+		"{ok, M} = mc_amqpl:message(X, <<\"%s\">>, "
+		"rabbit_basic:build_content(P, <<\"x\">>)), "
+		"rabbit_queue_type:publish_at_most_once(X, M) end",
+		queue, queue);
+	ck_assert_msg(strstr(answer, "error") == NULL, "%s", answer);
+}
+
+void user_make(const char *user, const char *password)
+{
+	ck_assert_str_eq(
+		broker_eval("rabbit_auth_backend_internal:add_user(<<\"%s\">>, <<\"%s\">>, "
+			    "<<\"test\">>)",
+			user, password),
+		"ok");
+}
+
+void user_permit(const char *user, const char *write, const char *read)
+{
+	ck_assert_str_eq(
+		broker_eval("rabbit_auth_backend_internal:set_permissions(<<\"%s\">>, <<\"/\">>, "
+			    "<<\"^$\">>, <<\"^%s$\">>, <<\"^%s$\">>, <<\"test\">>)",
+			user, write, read),
+		"ok");
+}
+
+void user_delete(const char *user)
+{
+	(void)broker_eval(
+		"rabbit_auth_backend_internal:delete_user(<<\"%s\">>, <<\"test\">>)", user);
 }

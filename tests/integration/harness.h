@@ -100,6 +100,15 @@ void publish_many(struct world *w, const char *queue, const char *prefix, int n)
 int requeue_messages(struct world *w, const char *queue);
 /* Moves everything that is in one queue to another, every property and byte as it is. */
 int move_messages(struct world *w, const char *from, const char *to);
+/* A message whose headers nest 17000 deep, from inside the broker: no client would encode it. */
+void publish_nested(const char *queue);
+
+/* The oldest message of a queue, waited for and taken; freed by amqp_destroy_message. */
+amqp_message_t message_get(struct world *w, const char *queue);
+/* NULL: it has no such header. */
+const amqp_field_value_t *message_header(const amqp_message_t *m, const char *name);
+/* Fails unless the bytes are this text. */
+void is_text(amqp_bytes_t b, const char *text);
 
 struct queue_state {
 	int ready, unacked, consumers; /* -1: no such queue */
@@ -113,6 +122,12 @@ bool is_settled(const char *queue);
  * that a test may change (consumer_timeout, channel_tick_interval) are put back by the next
  * world_begin. */
 const char *broker_eval(const char *fmt, ...) PRINTF(1, 2);
+
+/* A user of the broker, who may write to exchanges and read queues whose whole names match these
+ * patterns, and nothing else; each call replaces what was permitted before. */
+void user_make(const char *user, const char *password);
+void user_permit(const char *user, const char *write, const char *read);
+void user_delete(const char *user);
 
 /* ---- the servers come and go ----------------------------------------------------- */
 
@@ -183,8 +198,8 @@ int64_t memory_kib(pid_t pid, bool is_peak);
 int open_files(pid_t pid);
 /* CPU time of all its processes, those that have ended included. */
 int64_t cpu_ms(const struct daemon *d);
-/* Looks at the daemon for so long and fails the test unless it is quiet: below 10 % of a core, and at a
- * rate of fewer than 15 log lines a minute (of which it may have logged 10 at once). */
+/* Looks at the daemon for so long and fails the test unless it is quiet: below 10 % of a core, and
+ * at a rate of fewer than 15 log lines a minute (of which it may have logged 10 at once). */
 void stays_calm(const struct daemon *d, int seconds);
 
 /* Runs a program to its end, output to DIR/FILE; fails the test unless it exits with 0. */

@@ -64,26 +64,6 @@ END_TEST
 
 /* ---- who we are, and what we may ------------------------------------------------- */
 
-static void user_make(const char *user, const char *password, const char *queue)
-{
-	ck_assert_str_eq(
-		broker_eval("rabbit_auth_backend_internal:add_user(<<\"%s\">>, <<\"%s\">>, "
-			    "<<\"test\">>)",
-			user, password),
-		"ok");
-	ck_assert_str_eq(
-		broker_eval("rabbit_auth_backend_internal:set_permissions(<<\"%s\">>, <<\"/\">>, "
-			    "<<>>, <<>>, <<\"^%s$\">>, <<\"test\">>)",
-			user, queue),
-		"ok");
-}
-
-static void user_delete(const char *user)
-{
-	(void)broker_eval(
-		"rabbit_auth_backend_internal:delete_user(<<\"%s\">>, <<\"test\">>)", user);
-}
-
 static void write_secret(struct world *w, const char *text)
 {
 	char path[320], next[330];
@@ -116,27 +96,19 @@ START_TEST(permission_to_read_the_queue_is_enough_and_may_be_taken_and_given_bac
 	char user[80];
 	world_begin(&w, "reader");
 	(void)snprintf(user, sizeof user, "%s-user", w.name);
-	user_make(user, "first-Secret-1", w.queue);
+	user_make(user, "first-Secret-1");
+	user_permit(user, "", w.queue);
 	write_secret(&w, "first-Secret-1");
 	config_as(&w, user);
 	daemon_start_main(&w, &d);
 	publish_many(&w, w.queue, "with", 20);
 	all_once(&w, 20);
-	(void)broker_eval("rabbit_auth_backend_internal:clear_permissions(<<\"%s\">>, <<\"/\">>, "
-			  "<<\"test\">>)",
-		user);
-	(void)broker_eval(
-		"rabbit_auth_backend_internal:set_permissions(<<\"%s\">>, <<\"/\">>, <<>>, "
-		"<<>>, <<\"^other$\">>, <<\"test\">>)",
-		user);
+	user_permit(user, "", "other");
 	close_connection(w.queue);
 	WAIT_FOR(log_lines(&d, "403") > 0, 20);
 	publish_many(&w, w.queue, "without", 20);
 	stays_calm(&d, 5);
-	(void)broker_eval(
-		"rabbit_auth_backend_internal:set_permissions(<<\"%s\">>, <<\"/\">>, <<>>, "
-		"<<>>, <<\"^%s$\">>, <<\"test\">>)",
-		user, w.queue);
+	user_permit(user, "", w.queue);
 	WAIT_FOR(is_consumed(&w), 30);
 	all_once(&w, 40);
 	user_delete(user);
@@ -169,7 +141,8 @@ START_TEST(a_password_changed_at_the_broker_is_read_again_and_the_old_one_is_not
 	char user[80];
 	world_begin(&w, "rotated");
 	(void)snprintf(user, sizeof user, "%s-user", w.name);
-	user_make(user, "first-Secret-2", w.queue);
+	user_make(user, "first-Secret-2");
+	user_permit(user, "", w.queue);
 	write_secret(&w, "first-Secret-2");
 	config_as(&w, user);
 	daemon_start_main(&w, &d);

@@ -347,32 +347,11 @@ END_TEST
 
 /* ---- publish -------------------------------------------------------------------------------- */
 
-static amqp_message_t get_message(struct world *w, const char *queue)
-{
-	amqp_message_t m;
-	WAIT_FOR(queue_state(queue).ready > 0, 10);
-	amqp_rpc_reply_t r = amqp_basic_get(w->broker, 2, amqp_cstring_bytes(queue), 1);
-	ck_assert_int_eq(r.reply_type, AMQP_RESPONSE_NORMAL);
-	ck_assert_int_eq(r.reply.id, AMQP_BASIC_GET_OK_METHOD);
-	r = amqp_read_message(w->broker, 2, &m, 0);
-	ck_assert_int_eq(r.reply_type, AMQP_RESPONSE_NORMAL);
-	return m;
-}
-
-static void expect_bytes(amqp_bytes_t b, const char *text)
-{
-	ck_assert_msg(b.len == strlen(text) && memcmp(b.bytes, text, b.len) == 0,
-		"%.*s instead of %s", (int)b.len, (const char *)b.bytes, text);
-}
-
 static const amqp_field_value_t *header(const amqp_message_t *m, const char *name)
 {
-	const amqp_table_t *t = &m->properties.headers;
-	for (int i = 0; i < t->num_entries; i++)
-		if (t->entries[i].key.len == strlen(name) &&
-			memcmp(t->entries[i].key.bytes, name, strlen(name)) == 0)
-			return &t->entries[i].value;
-	ck_abort_msg("no header %s", name);
+	const amqp_field_value_t *v = message_header(m, name);
+	ck_assert_msg(v != NULL, "no header %s", name);
+	return v;
 }
 
 START_TEST(publishes_every_property_and_header_type_as_it_was_given)
@@ -386,15 +365,15 @@ START_TEST(publishes_every_property_and_header_type_as_it_was_given)
 				"content_encoding=utf-8", "--property", "priority=4", "--property",
 				"correlation-id=c", "--property", "reply_to=r", "--property",
 				"expiration=60000")));
-	amqp_message_t m = get_message(&w, w.queue);
+	amqp_message_t m = message_get(&w, w.queue);
 	const amqp_basic_properties_t *p = &m.properties;
-	expect_bytes(m.body, "body \xc3\xa4");
-	expect_bytes(p->message_id, "id-1");
-	expect_bytes(p->content_type, "text/plain");
-	expect_bytes(p->content_encoding, "utf-8");
-	expect_bytes(p->correlation_id, "c");
-	expect_bytes(p->reply_to, "r");
-	expect_bytes(p->expiration, "60000");
+	is_text(m.body, "body \xc3\xa4");
+	is_text(p->message_id, "id-1");
+	is_text(p->content_type, "text/plain");
+	is_text(p->content_encoding, "utf-8");
+	is_text(p->correlation_id, "c");
+	is_text(p->reply_to, "r");
+	is_text(p->expiration, "60000");
 	ck_assert_uint_eq(p->priority, 4);
 	ck_assert_uint_eq(p->delivery_mode, 2);
 	ck_assert_uint_eq(p->_flags & (AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_TYPE_FLAG), 0);
@@ -407,17 +386,17 @@ START_TEST(publishes_every_property_and_header_type_as_it_was_given)
 				"user_id=inboxd", "--property", "app_id=a", "--header", "s=text",
 				"--header", "x:bytes=raw", "--header", "t:bool=true", "--header",
 				"b:int8=-5", "--header", "i:int32=-70000")));
-	m = get_message(&w, w.queue);
+	m = message_get(&w, w.queue);
 	ck_assert_uint_eq(m.body.len, 0);
 	ck_assert_uint_eq(m.properties.delivery_mode, 1);
 	ck_assert_uint_eq(m.properties.timestamp, 1700000000);
-	expect_bytes(m.properties.type, "t");
-	expect_bytes(m.properties.user_id, "inboxd");
-	expect_bytes(m.properties.app_id, "a");
+	is_text(m.properties.type, "t");
+	is_text(m.properties.user_id, "inboxd");
+	is_text(m.properties.app_id, "a");
 	ck_assert_int_eq(header(&m, "s")->kind, AMQP_FIELD_KIND_UTF8);
-	expect_bytes(header(&m, "s")->value.bytes, "text");
+	is_text(header(&m, "s")->value.bytes, "text");
 	ck_assert_int_eq(header(&m, "x")->kind, AMQP_FIELD_KIND_BYTES);
-	expect_bytes(header(&m, "x")->value.bytes, "raw");
+	is_text(header(&m, "x")->value.bytes, "raw");
 	ck_assert_int_eq(header(&m, "t")->value.boolean, 1);
 	ck_assert_int_eq(header(&m, "b")->kind, AMQP_FIELD_KIND_I8);
 	ck_assert_int_eq(header(&m, "b")->value.i8, -5);
@@ -438,7 +417,7 @@ START_TEST(publishes_numbers_tables_and_times_as_headers)
 				"--header", "d:double=0.1", "--header", "f:float=1.5", "--header",
 				"T:timestamp=1700000000", "--header", "D:decimal=12.34", "--header",
 				"V:void", "--header", "F:json={\"a\": [1, null, \"x\"]}")));
-	amqp_message_t m = get_message(&w, w.queue);
+	amqp_message_t m = message_get(&w, w.queue);
 	ck_assert_int_eq(header(&m, "l")->kind, AMQP_FIELD_KIND_I64);
 	ck_assert(header(&m, "l")->value.i64 == INT64_C(9007199254740993));
 	ck_assert_int_eq(header(&m, "d")->kind, AMQP_FIELD_KIND_F64);
@@ -471,7 +450,7 @@ START_TEST(publishes_files_and_copies)
 			ARGS("publish", "--json", w.queue, "--file", path, "--id", "x", "--count",
 				"700")));
 	WAIT_FOR(queue_state(w.queue).ready == 700, 10);
-	amqp_message_t m = get_message(&w, w.queue);
+	amqp_message_t m = message_get(&w, w.queue);
 	ck_assert_uint_eq(m.body.len, sizeof body);
 	ck_assert(memcmp(m.body.bytes, body, sizeof body) == 0);
 	amqp_destroy_message(&m);

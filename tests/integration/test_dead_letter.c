@@ -25,45 +25,16 @@ static bool is_drained(struct world *w)
 
 /* ---- what arrived ---------------------------------------------------------------- */
 
-/* The oldest message of a queue; freed by amqp_destroy_message. */
-static amqp_message_t fetch(struct world *w, const char *queue)
-{
-	amqp_message_t m;
-	WAIT_FOR(queue_state(queue).ready > 0, 30);
-	amqp_rpc_reply_t r = amqp_basic_get(w->broker, 2, amqp_cstring_bytes(queue), 1);
-	ck_assert_int_eq(r.reply_type, AMQP_RESPONSE_NORMAL);
-	ck_assert_int_eq(r.reply.id, AMQP_BASIC_GET_OK_METHOD);
-	r = amqp_read_message(w->broker, 2, &m, 0);
-	ck_assert_int_eq(r.reply_type, AMQP_RESPONSE_NORMAL);
-	return m;
-}
-
-static const amqp_field_value_t *header(const amqp_message_t *m, const char *name)
-{
-	const amqp_table_t *t = &m->properties.headers;
-	for (int i = 0; i < t->num_entries; i++)
-		if (t->entries[i].key.len == strlen(name) &&
-			memcmp(t->entries[i].key.bytes, name, strlen(name)) == 0)
-			return &t->entries[i].value;
-	return NULL;
-}
-
-static void is_text(amqp_bytes_t b, const char *text)
-{
-	ck_assert_msg(b.len == strlen(text) && memcmp(b.bytes, text, b.len) == 0,
-		"%.*s instead of %s", (int)b.len, (const char *)b.bytes, text);
-}
-
 static void has_header(const amqp_message_t *m, const char *name, const char *text)
 {
-	const amqp_field_value_t *v = header(m, name);
+	const amqp_field_value_t *v = message_header(m, name);
 	ck_assert_msg(v != NULL && v->kind == AMQP_FIELD_KIND_UTF8, "%s", name);
 	is_text(v->value.bytes, text);
 }
 
 static int64_t number_of(const amqp_message_t *m, const char *name)
 {
-	const amqp_field_value_t *v = header(m, name);
+	const amqp_field_value_t *v = message_header(m, name);
 	ck_assert_msg(v != NULL && v->kind == AMQP_FIELD_KIND_I64, "%s", name);
 	return v->value.i64;
 }
@@ -73,7 +44,7 @@ static void fetch_each_once(struct world *w, const char *queue, const char *pref
 {
 	bool *seen = calloc((size_t)n, sizeof *seen);
 	for (int i = 0; i < n; i++) {
-		amqp_message_t m = fetch(w, queue);
+		amqp_message_t m = message_get(w, queue);
 		char id[96];
 		(void)snprintf(id, sizeof id, "%.*s", (int)m.properties.message_id.len,
 			(const char *)m.properties.message_id.bytes);
@@ -107,7 +78,7 @@ START_TEST(a_message_that_failed_is_kept_and_told_with_its_own_id_and_why)
 	daemon_start_main(&w, &d);
 	publish(&w, w.queue, &(struct msg){.id = "bad", .body = "poison", .act = "reject"});
 	publish_many(&w, w.queue, "good", 5);
-	amqp_message_t m = fetch(&w, dead);
+	amqp_message_t m = message_get(&w, dead);
 	is_text(m.properties.message_id, "bad");
 	is_text(m.body, "poison");
 	has_header(&m, "act", "reject");
@@ -184,7 +155,7 @@ START_TEST(a_body_too_large_to_be_handled_is_told_by_its_size)
 	memset(body, 'b', sizeof body);
 	publish(&w, w.queue, &(struct msg){.id = "large", .body = body, .size = sizeof body});
 	publish_confirm(&w);
-	amqp_message_t m = fetch(&w, dead);
+	amqp_message_t m = message_get(&w, dead);
 	is_text(m.properties.message_id, "large");
 	ck_assert_uint_eq(m.body.len, 0);
 	ck_assert_int_eq(number_of(&m, "inboxd-body-size"), sizeof body);
@@ -377,8 +348,8 @@ START_TEST(a_reason_of_300_kb_and_a_header_of_125_kb_lose_no_connection_and_no_l
 	publish_confirm(&w);
 	WAIT_FOR(queue_state(dead).ready == 2, 60);
 	for (int i = 0; i < 2; i++) {
-		amqp_message_t m = fetch(&w, dead);
-		const amqp_field_value_t *detail = header(&m, "inboxd-detail");
+		amqp_message_t m = message_get(&w, dead);
+		const amqp_field_value_t *detail = message_header(&m, "inboxd-detail");
 		ck_assert_ptr_nonnull(detail);
 		ck_assert_uint_gt(detail->value.bytes.len, 100);
 		ck_assert_uint_le(detail->value.bytes.len, 8192);
@@ -386,7 +357,7 @@ START_TEST(a_reason_of_300_kb_and_a_header_of_125_kb_lose_no_connection_and_no_l
 		ck_assert_ptr_null(
 			memchr(detail->value.bytes.bytes, 0xff, detail->value.bytes.len));
 		if (i == 1)
-			ck_assert_uint_eq(header(&m, "large")->value.bytes.len, sizeof large);
+			ck_assert_uint_eq(message_header(&m, "large")->value.bytes.len, sizeof large);
 		amqp_destroy_message(&m);
 	}
 	WAIT_FOR(is_drained(&w), 30);
@@ -457,7 +428,7 @@ START_TEST(all_properties_and_nested_headers_arrive_or_are_told)
 	publish(&w, w.queue, &(struct msg){.body = "whole", .properties = &p});
 	publish_confirm(&w);
 	daemon_start_main(&w, &d);
-	amqp_message_t m = fetch(&w, dead);
+	amqp_message_t m = message_get(&w, dead);
 	const amqp_basic_properties_t *got = &m.properties;
 	is_text(m.body, "whole");
 	is_text(got->message_id, "p1");
@@ -590,7 +561,7 @@ START_TEST(a_consumer_killed_behind_the_confirm_sends_one_more_copy_at_most_with
 	WAIT_FOR(is_drained(&w) && effects(&w) == 1, 60);
 	ck_assert_int_eq(queue_state(dead).ready, 2);
 	for (int i = 0; i < 2; i++) {
-		amqp_message_t m = fetch(&w, dead);
+		amqp_message_t m = message_get(&w, dead);
 		is_text(m.properties.message_id, "bad0");
 		ck_assert_int_eq(
 			number_of(&m, "inboxd-parked-id"), sql_int(&w, "SELECT id FROM parked"));
@@ -600,25 +571,13 @@ START_TEST(a_consumer_killed_behind_the_confirm_sends_one_more_copy_at_most_with
 }
 END_TEST
 
-static void permit(struct world *w, const char *write)
-{
-	const char *said = broker_eval(
-		"rabbit_auth_backend_internal:set_permissions(<<\"%s\">>, <<\"/\">>, <<\"^$\">>, "
-		"<<\"%s\">>, <<\".*\">>, <<\"test\">>)",
-		w->name, write);
-	ck_assert_str_eq(said, "ok");
-}
-
 START_TEST(a_user_who_may_not_write_keeps_the_letter_until_it_may)
 {
 	struct world w;
 	struct daemon d;
 	begin(&w, "forbidden");
-	ck_assert_str_eq(broker_eval("rabbit_auth_backend_internal:add_user(<<\"%s\">>, <<\"x\">>, "
-				     "<<\"test\">>)",
-				 w.name),
-		"ok");
-	permit(&w, "^$");
+	user_make(w.name, "x");
+	user_permit(w.name, "", ".*");
 	char server[256];
 	(void)snprintf(server, sizeof server, "brokers: {default: {uri: \"amqp://%s:x@%s\"}}\n",
 		w.name, strrchr(environment("INBOXD_TEST_AMQP_URI"), '@') + 1);
@@ -632,12 +591,11 @@ START_TEST(a_user_who_may_not_write_keeps_the_letter_until_it_may)
 	WAIT_FOR(waiting_for(&w, "ACCESS_REFUSED") == 2, 30);
 	ck_assert_int_eq(log_lines(&d, "event=publish_failed"), 1);
 	ck_assert_int_eq(log_lines(&d, "403 ACCESS_REFUSED"), 1);
-	permit(&w, ".*");
+	user_permit(w.name, ".*", ".*");
 	WAIT_FOR(is_drained(&w), 60);
 	fetch_each_once(&w, dead, "bad", 2);
 	ck_assert_int_eq(daemon_stop(&d), 0);
-	(void)broker_eval(
-		"rabbit_auth_backend_internal:delete_user(<<\"%s\">>, <<\"test\">>)", w.name);
+	user_delete(w.name);
 	world_end(&w);
 }
 END_TEST

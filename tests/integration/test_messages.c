@@ -229,30 +229,12 @@ END_TEST
 
 /* ---- headers --------------------------------------------------------------------- */
 
-/* From inside the broker, which nests without limit; RabbitMQ 3 and 4 publish by other names. */
-static void publish_nested(struct world *w)
-{
-	const char *answer = broker_eval(
-		"X = rabbit_misc:r(<<\"/\">>, exchange, <<>>), "
-		"H = lists:foldl(fun(_, T) -> [{<<\"a\">>, table, T}] end, [], "
-		"lists:seq(1, 17000)), "
-		"case code:which(mc_amqpl) of "
-		"non_existing -> rabbit_basic:publish(X, <<\"%s\">>, [{headers, H}], <<\"x\">>); "
-		"_ -> P = list_to_tuple(['P_basic', undefined, undefined, H | "
-		"lists:duplicate(11, undefined)]), "
-		"{ok, M} = mc_amqpl:message(X, <<\"%s\">>, rabbit_basic:build_content(P, "
-		"<<\"x\">>)), "
-		"rabbit_queue_type:publish_at_most_once(X, M) end",
-		w->queue, w->queue);
-	ck_assert_msg(strstr(answer, "error") == NULL, "%s", answer);
-}
-
 START_TEST(headers_nested_without_end_are_parked_and_those_behind_them_are_done)
 {
 	struct world w;
 	struct daemon d;
 	world_begin(&w, "nested");
-	publish_nested(&w);
+	publish_nested(w.queue);
 	publish_many(&w, w.queue, "after", 5);
 	daemon_start_main(&w, &d);
 	WAIT_FOR(effects(&w) == 5 && is_settled(w.queue), 60);

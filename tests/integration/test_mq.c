@@ -183,18 +183,7 @@ START_TEST(deeply_nested_headers_harm_nobody)
 {
 	struct pair p = pair_open();
 	struct err err = {0};
-	/* From inside the broker, which nests without limit; RabbitMQ 3 and 4 publish by other names. */
-	const char *answer = broker_eval(
-		"X = rabbit_misc:r(<<\"/\">>, exchange, <<>>), "
-		"H = lists:foldl(fun(_, T) -> [{<<\"a\">>, table, T}] end, [], lists:seq(1, 17000)), "
-		"case code:which(mc_amqpl) of "
-		"non_existing -> rabbit_basic:publish(X, <<\"%s\">>, [{headers, H}], <<\"x\">>); "
-		"_ -> P = list_to_tuple(['P_basic', undefined, undefined, H | "
-		"lists:duplicate(11, undefined)]), "
-		"{ok, M} = mc_amqpl:message(X, <<\"%s\">>, rabbit_basic:build_content(P, <<\"x\">>)), "
-		"rabbit_queue_type:publish_at_most_once(X, M) end",
-		p.queue, p.queue);
-	ck_assert_msg(strstr(answer, "error") == NULL, "%s", answer);
+	publish_nested(p.queue);
 	consume(p.consumer, p.queue, 1);
 	if (amqp_version_number() < AMQP_VERSION_CODE(0, 14, 0, 0)) {
 		struct mq_event e = client_event(p.consumer, MQ_DELIVERY);

@@ -151,12 +151,10 @@ START_TEST(event_exchange)
 	queue_bind(&w, other, "amq.rabbitmq.event", "user.created");
 	daemon_start_main(&w, &d);
 	for (int i = 0; i < MESSAGES; i++) {
-		(void)broker_eval("rabbit_auth_backend_internal:add_user(<<\"%s-%d\">>, <<\"x\">>, "
-				  "<<\"test\">>)",
-			w.name, i);
-		(void)broker_eval(
-			"rabbit_auth_backend_internal:delete_user(<<\"%s-%d\">>, <<\"test\">>)",
-			w.name, i);
+		char user[96];
+		(void)snprintf(user, sizeof user, "%s-%d", w.name, i);
+		user_make(user, "x");
+		user_delete(user);
 	}
 	WAIT_FOR(effect_keys(&w) == MESSAGES, 30);
 	WAIT_FOR(queue_state(other).ready == MESSAGES, 10);
