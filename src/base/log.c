@@ -2,10 +2,16 @@
 /* The log sink: the only file-scope state besides signals and fault points. */
 #include "base/log.h"
 
+#include "base/clock.h"
 #include "base/utf8.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <systemd/sd-journal.h>
 #include <time.h>
@@ -18,6 +24,8 @@ static struct {
 	enum log_format format;
 	const char *role;
 	const char *consumer;
+	uint64_t lost; /* lines that were not taken, since one was taken */
+	bool is_torn;  /* of the last one a part was taken */
 } sink = {.level = L_INFO, .format = LOG_LOGFMT};
 
 void log_init(enum log_level level, enum log_format format)
@@ -126,24 +134,97 @@ static void add_time(struct buf *line)
 	buf_addf(line, "%.*s.%03ldZ", (int)n, text, now.tv_nsec / 1000000);
 }
 
+/* ---- to standard error, which may be full, closed, or read by nobody ---------------------------- */
+
+enum { WAIT_MS = 1000 }; /* for a slow reader; one that has not come back since is not waited for again */
+
+/* What cannot be said with O_NONBLOCK, which everyone who shares the descriptor would have, is said per
+ * write for sockets, and by a description of our own for pipes.  Files do not block. */
+static ssize_t write_without_waiting(int fd, const struct stat *st, const void *data, size_t n)
+{
+	if (S_ISSOCK(st->st_mode))
+		return send(fd, data, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (!S_ISFIFO(st->st_mode))
+		return write(fd, data, n);
+	int own = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+	if (own < 0 && errno == ENXIO) { /* nobody holds its other end */
+		errno = EPIPE;
+		return -1;
+	}
+	ssize_t written = write(own >= 0 ? own : fd, data, n);
+	int error = errno;
+	if (own >= 0)
+		(void)close(own);
+	errno = error;
+	return written;
+}
+
+static bool has_room(int fd, int wait_ms)
+{
+	struct pollfd p = {.fd = fd, .events = POLLOUT};
+	return poll(&p, 1, wait_ms) != 0;
+}
+
+/* False: some of it was not taken. */
+static bool emit(struct bytes line)
+{
+	struct stat st;
+	uint64_t until_ms = clock_ms() + (sink.lost == 0 ? WAIT_MS : 0);
+	if (fstat(STDERR_FILENO, &st) != 0)
+		return false;
+	for (sink.is_torn = false; line.size != 0;) {
+		uint64_t now_ms = clock_ms();
+		if (!has_room(STDERR_FILENO, until_ms > now_ms ? (int)(until_ms - now_ms) : 0))
+			return false;
+		ssize_t n = write_without_waiting(STDERR_FILENO, &st, line.data, line.size);
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			return false;
+		if (n < 0 && clock_ms() >= until_ms)
+			return false;
+		if (n > 0)
+			line = bytes_of(line.data + n, line.size - (size_t)n);
+		sink.is_torn = line.size != 0 && (sink.is_torn || n > 0);
+	}
+	return true;
+}
+
+void log_text(struct bytes text)
+{
+	if (emit(text))
+		sink.lost = 0;
+	else
+		sink.lost++;
+}
+
+static void add_line(struct buf *line, enum log_level level, const char *event,
+	const struct log_field *fields, size_t n)
+{
+	bool json = sink.format == LOG_JSON;
+	const struct log_field fixed[] = {LS("role", sink.role), LS("consumer", sink.consumer)};
+	buf_add_str(line, json ? "{\"time\":\"" : "time=");
+	add_time(line);
+	buf_addf(line, json ? "\",\"level\":\"%s\",\"event\":\"%s\"" : " level=%s event=%s",
+		log_level_name(level), event);
+	for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
+		add_field(line, &fixed[i]);
+	for (size_t i = 0; i < n; i++)
+		add_field(line, &fields[i]);
+	buf_add_str(line, json ? "}\n" : "\n");
+}
+
 static void to_stderr(
 	enum log_level level, const char *event, const struct log_field *fields, size_t n)
 {
-	struct buf line = {0};
-	bool json = sink.format == LOG_JSON;
-	const struct log_field fixed[] = {LS("role", sink.role), LS("consumer", sink.consumer)};
-	buf_add_str(&line, json ? "{\"time\":\"" : "time=");
-	add_time(&line);
-	buf_addf(&line, json ? "\",\"level\":\"%s\",\"event\":\"%s\"" : " level=%s event=%s",
-		log_level_name(level), event);
-	for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
-		add_field(&line, &fixed[i]);
-	for (size_t i = 0; i < n; i++)
-		add_field(&line, &fields[i]);
-	buf_add_str(&line, json ? "}\n" : "\n");
-	ssize_t written = write(STDERR_FILENO, line.data, line.size);
-	(void)written; /* a full disk under the log must not stop messages */
-	buf_done(&line);
+	struct buf lines = {0};
+	const struct log_field lost = LU("lines", sink.lost);
+	if (sink.is_torn)
+		buf_add_str(&lines, "\n");
+	if (sink.lost != 0)
+		add_line(&lines, L_WARNING, "log_lines_lost", &lost, 1);
+	add_line(&lines, level, event, fields, n);
+	/* One write, or lines of other processes might come in between. */
+	log_text(buf_bytes(&lines));
+	buf_done(&lines);
 }
 
 /* Journal fields are upper case; MESSAGE carries the whole line for people. */

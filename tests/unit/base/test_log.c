@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "unit.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
 static int saved_stderr = -1, capture = -1;
@@ -152,7 +153,68 @@ START_TEST(a_closed_log_harms_nothing)
 }
 END_TEST
 
+/* Standard error is the writing end of a pipe that holds a page. */
+static int catch_pipe(void)
+{
+	int ends[2];
+	ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+	ck_assert_int_gt(fcntl(ends[1], F_SETPIPE_SZ, 4096), 0);
+	saved_stderr = dup(STDERR_FILENO);
+	ck_assert_int_ge(dup2(ends[1], STDERR_FILENO), 0);
+	(void)close(ends[1]);
+	log_init(L_INFO, LOG_LOGFMT);
+	return ends[0];
+}
+
+static const char *read_pipe(int fd)
+{
+	uint8_t text[8192];
+	ssize_t n = read(fd, text, sizeof text);
+	ck_assert_int_gt(n, 0);
+	buf_clear(&captured);
+	buf_add(&captured, text, (size_t)n);
+	return buf_str(&captured);
+}
+
+START_TEST(a_log_that_nobody_reads_holds_nobody_up_and_tells_later_what_was_lost)
+{
+	int reader = catch_pipe();
+	char filler[1500];
+	memset(filler, 'x', sizeof filler - 1);
+	filler[sizeof filler - 1] = '\0';
+	for (int i = 0; i < 200; i++) /* would hang at the third */
+		log_event(L_INFO, "e", LS("a", filler));
+	(void)read_pipe(reader);
+	log_event(L_INFO, "after", LS("a", "b"));
+	const char *text = read_pipe(reader);
+	bool is_open = (fcntl(STDERR_FILENO, F_GETFL) & O_NONBLOCK) == 0;
+	ck_assert_int_ge(dup2(saved_stderr, STDERR_FILENO), 0);
+	ck_assert_ptr_nonnull(strstr(text, "level=warning event=log_lines_lost lines=19"));
+	ck_assert_ptr_nonnull(strstr(text, "Z level=info event=after a=b\n"));
+	ck_assert(is_open); /* others share it */
+	(void)close(reader);
+}
+END_TEST
+
+START_TEST(a_full_disk_under_the_log_harms_nothing)
+{
+	int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+	ck_assert_int_ge(full, 0);
+	saved_stderr = dup(STDERR_FILENO);
+	ck_assert_int_ge(dup2(full, STDERR_FILENO), 0);
+	for (int i = 0; i < 100; i++)
+		log_event(L_INFO, "e", LS("a", "b"));
+	ck_assert_int_ge(dup2(saved_stderr, STDERR_FILENO), 0);
+	catch (L_INFO, LOG_LOGFMT);
+	log_event(L_INFO, "e", LS("a", "b"));
+	ck_assert_ptr_nonnull(strstr(caught(), "event=log_lines_lost lines=100"));
+	(void)close(full);
+}
+END_TEST
+
 UNIT_SUITE("base/log", writes_one_line_per_event, keeps_quiet_below_its_level,
 	leaves_out_absent_fields_and_keeps_empty_ones, a_value_cannot_forge_a_line_or_a_field,
 	escapes_what_is_not_utf8_or_would_steer_a_terminal, json_lines_are_json_whatever_they_quote,
-	an_unreachable_journal_is_no_reason_to_lose_the_line, a_closed_log_harms_nothing)
+	an_unreachable_journal_is_no_reason_to_lose_the_line, a_closed_log_harms_nothing,
+	a_log_that_nobody_reads_holds_nobody_up_and_tells_later_what_was_lost,
+	a_full_disk_under_the_log_harms_nothing)
