@@ -15,8 +15,12 @@
  */
 static enum rc fill(int fd, struct stats **ret, struct err *err)
 {
-	if (ftruncate(fd, sizeof(struct stats)) != 0)
-		return err_set(err, RC_FATAL, "shared counters: %s", strerror(errno));
+	/* With its room set aside: where there is none, the first use of the map would end us. */
+	int failed = ftruncate(fd, sizeof(struct stats)) != 0 ? errno : 0;
+	if (failed == 0)
+		failed = posix_fallocate(fd, 0, sizeof(struct stats));
+	if (failed != 0)
+		return err_set(err, RC_FATAL, "shared counters: %s", strerror(failed));
 	void *p = mmap(NULL, sizeof(struct stats), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED)
 		return err_set(err, RC_FATAL, "shared counters: %s", strerror(errno));

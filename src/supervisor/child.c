@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LAST_FIXED_FD = CHILD_STATS_FD, SPARE_FD = 64, MOST_ENVIRONMENT = 1024 };
+enum { LAST_FIXED_FD = CHILD_STATS_FD, MOST_ENVIRONMENT = 1024 };
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define INBOXD_IS_SANITIZED
@@ -31,7 +31,7 @@ static const char self[] = "/proc/self/exe";
 /* A consumer talks to the broker and to us: it needs no variable that a handler might. */
 static bool is_plain(const char *entry)
 {
-	static const char *const names[] = {"PATH=", "LANG=", "LC_", "TZ=", "HOME=", "TMPDIR=",
+	static const char *const names[] = {"PATH=", "LANG=", "LC_", "TZ=", "HOME=", "TMPDIR=", "LD_",
 		"CREDENTIALS_DIRECTORY=", "RUNTIME_DIRECTORY=", "SSL_CERT_", "ASAN_OPTIONS=",
 		"UBSAN_OPTIONS=", "LSAN_OPTIONS=", "INBOXD_FAULT"};
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -69,7 +69,7 @@ static bool place_descriptors(const struct child_spec *spec)
 	const int from[] = {spec->channel_fd, spec->config_fd, spec->stats_fd};
 	int spare[3];
 	for (int i = 0; i < 3; i++)
-		if ((spare[i] = fcntl(from[i], F_DUPFD_CLOEXEC, SPARE_FD)) < 0)
+		if ((spare[i] = fcntl(from[i], F_DUPFD_CLOEXEC, LAST_FIXED_FD + 1)) < 0)
 			return false;
 	for (int i = 0; i < 3; i++)
 		if (dup2(spare[i], CHILD_CHANNEL_FD + i) < 0)

@@ -59,7 +59,7 @@ static struct config *load(const char *config_path)
 	AUTO(buf) struct buf errors = {0};
 	struct config *config = config_load(config_path, &errors);
 	if (config == NULL) {
-		(void)!fd_write_all(STDERR_FILENO, errors.data, errors.size);
+		log_text(buf_bytes(&errors));
 		return NULL;
 	}
 	if (!handlers_are_good(config_path)) {
@@ -341,6 +341,14 @@ static void block_signals(void)
 	(void)signal(SIGPIPE, SIG_IGN);
 }
 
+/* Who stops us stops those that check the configuration for us, too: their failing says nothing then. */
+static bool is_stop_pending(void)
+{
+	sigset_t pending;
+	return sigpending(&pending) == 0 &&
+	       (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
+}
+
 static bool set_up_events(struct supervisor *s)
 {
 	return sd_event_new(&s->event) >= 0 &&
@@ -398,13 +406,13 @@ int supervisor_main(const char *config_path)
 	struct supervisor s = {.config_path = config_path, .stats_fd = -1};
 	struct err err;
 	int code = EX_OSERR;
+	block_signals(); /* before anything else: a stop is never a death */
 	struct config *config = load(config_path);
 	if (config == NULL)
-		return EX_CONFIG;
+		return is_stop_pending() ? EX_OK : EX_CONFIG;
 
 	log_init(config->log_level, config->log_format);
 	log_set_role("supervisor", NULL);
-	block_signals();
 	orphans_adopt();
 	s.stop_timeout_ms = config->stop_timeout_ms;
 	if (set_up_events(&s) && set_up_stats(&s, config, &err) == RC_OK && start_units(&s, config)) {
