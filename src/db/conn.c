@@ -126,10 +126,7 @@ static enum rc prepare_session(struct db_conn *c, struct err *err)
 		c->idle_ms, c->statement_ms, PQserverVersion(c->pg) >= 140000
 			? "SET client_connection_check_interval = '5s'"
 			: "");
-	PGresult *res = PQexec(c->pg, sql);
-	enum rc rc = PQresultStatus(res) == PGRES_COMMAND_OK ? RC_OK : db_failure(c, res, err);
-	PQclear(res);
-	return rc;
+	return db_simple(c, sql, err);
 }
 
 enum rc db_queue_begin(struct db_conn *c, struct err *err)
@@ -177,10 +174,13 @@ enum rc db_conn_open(const struct config_database *database, const char *applica
 	c->schema = xstrdup(quoted != NULL ? quoted : "inboxd");
 	PQfreemem(quoted);
 	(void)PQsetNoticeReceiver(pg, receive_notice, c);
-	if (prepare_session(c, err) != RC_OK || PQenterPipelineMode(pg) != 1) {
+	c->patience_ms = database->connect_timeout_ms;
+	if (PQsetnonblocking(pg, 1) != 0 || prepare_session(c, err) != RC_OK ||
+		PQenterPipelineMode(pg) != 1) {
 		db_conn_close(c);
 		return err_ctx(err, "database \"%s\": preparing the session", database->name);
 	}
+	c->patience_ms = 0;
 	*ret = c;
 	return RC_OK;
 }
@@ -226,9 +226,7 @@ static enum rc out_of_pipeline(
 
 static enum rc deallocate(struct db_conn *c, struct err *err)
 {
-	PGresult *res = PQexec(c->pg, "DEALLOCATE ALL");
-	enum rc rc = PQresultStatus(res) == PGRES_COMMAND_OK ? RC_OK : db_failure(c, res, err);
-	PQclear(res);
+	enum rc rc = db_simple(c, "DEALLOCATE ALL", err);
 	forget_statements(c);
 	return rc;
 }
@@ -245,14 +243,13 @@ enum rc db_conn_limit(
 {
 	c->statement_ms = statement_ms;
 	c->idle_ms = idle_ms;
+	c->patience_ms = db_patience_for(statement_ms);
 	return out_of_pipeline(c, prepare_session, err);
 }
 
 static enum rc reset_session(struct db_conn *c, struct err *err)
 {
-	PGresult *res = PQexec(c->pg, "DISCARD ALL");
-	enum rc rc = PQresultStatus(res) == PGRES_COMMAND_OK ? RC_OK : db_failure(c, res, err);
-	PQclear(res);
+	enum rc rc = db_simple(c, "DISCARD ALL", err);
 	if (rc != RC_OK)
 		return rc;
 	forget_statements(c);
@@ -318,6 +315,8 @@ enum db_tx_state db_tx_state(const struct db_conn *c)
 enum rc db_lost(struct db_conn *c, struct err *err)
 {
 	c->lost = true;
+	if (c->is_given_up)
+		return err_set(err, RC_UNAVAILABLE, "no answer for %u ms: the session is given up", c->patience_ms);
 	return fail_with_text(err, RC_UNAVAILABLE,
 		*PQerrorMessage(c->pg) != '\0' ? PQerrorMessage(c->pg) : "connection lost");
 }

@@ -35,6 +35,25 @@ void db_conn_close(struct db_conn *c);
 enum rc db_conn_limit(struct db_conn *c, uint32_t statement_ms, uint32_t idle_ms,
 	struct err *err) MUST_CHECK;
 
+/* How long any answer may take - of a statement, or of COMMIT - before on_silence is asked, and again each
+ * time so long: true waits on, false gives the session up, as does having nothing to ask; 0 waits for
+ * ever.  Until db_conn_limit, which sets it a little above the limit on statements, nothing is limited.
+ * COPY and the raw connection are not. */
+void db_conn_patience(struct db_conn *c, uint32_t ms);
+void db_conn_on_silence(struct db_conn *c, bool (*on_silence)(void *arg), void *arg);
+/* What is to be said for a statement's limit: the server is to be first. */
+uint32_t db_patience_for(uint32_t statement_ms);
+
+/* What a session of ours is doing that does not answer, as seen from another one, made for it and closed
+ * again; it takes twice connect_timeout_ms at most.  A pooler hides which session it is: there any of this
+ * user's that waits counts. */
+enum db_seen {
+	DB_SEEN_NOTHING, /* the server does not answer either */
+	DB_SEEN_OTHER,   /* it answers; the session runs something, or is not there any more */
+	DB_SEEN_STANDBY, /* the session's COMMIT waits for a synchronous standby */
+};
+enum db_seen db_look_at(const struct config_database *database, const struct db_conn *c);
+
 /* Undoes what was left behind in the session (settings, temporary tables, session locks, prepared
  * statements) and prepares it again.  Outside a transaction, nothing queued. */
 enum rc db_conn_reset(struct db_conn *c, struct err *err) MUST_CHECK;

@@ -9,6 +9,8 @@
 
 /* Beyond so many texts a handler is making them up; further ones are parsed each time. */
 enum { MOST_STATEMENTS = 256, MOST_PARAMETERS = 1024 };
+/* Nobody reads answers while statements are queued: so much may pile up on our side. */
+enum { MOST_UNSENT = 1 << 20 };
 
 struct db_result {
 	PGresult *pg;
@@ -99,7 +101,12 @@ enum rc db_queue(struct db_conn *c, const char *sql, size_t n, const struct db_v
 	if (sent != 1)
 		return db_lost(c, err);
 	await(c, AWAIT_QUERY, NULL);
-	return RC_OK;
+	for (size_t i = 0; i < n; i++)
+		c->unsent += args[i].size;
+	if (c->unsent < MOST_UNSENT)
+		return RC_OK;
+	c->unsent = 0;
+	return db_wait_sent(c) ? RC_OK : db_lost(c, err);
 }
 
 enum rc db_sync(struct db_conn *c, struct err *err)
@@ -107,17 +114,18 @@ enum rc db_sync(struct db_conn *c, struct err *err)
 	if (c->lost || PQpipelineSync(c->pg) != 1)
 		return db_lost(c, err);
 	await(c, AWAIT_SYNC, NULL);
+	c->unsent = 0;
 	return RC_OK;
 }
 
 /* One statement's result; in pipeline mode a NULL ends it. */
 static PGresult *fetch(struct db_conn *c)
 {
-	PGresult *res = PQgetResult(c->pg);
+	PGresult *res = db_answer(c);
 	PGresult *more;
 	if (res == NULL || PQresultStatus(res) == PGRES_PIPELINE_SYNC)
 		return res;
-	while ((more = PQgetResult(c->pg)) != NULL) {
+	while ((more = db_answer(c)) != NULL) {
 		PQclear(more);
 		if (PQstatus(c->pg) != CONNECTION_OK)
 			break;
@@ -214,7 +222,7 @@ enum rc db_sync_end(struct db_conn *c, struct err *err)
 	if (c->lost)
 		return first != RC_OK ? first : db_lost(c, err);
 	(void)pop(c);
-	PGresult *res = PQgetResult(c->pg);
+	PGresult *res = db_answer(c);
 	bool is_sync = PQresultStatus(res) == PGRES_PIPELINE_SYNC;
 	PQclear(res);
 	if (!is_sync)
@@ -243,12 +251,16 @@ enum rc db_exec(struct db_conn *c, const char *sql, size_t n, const struct db_va
 /* Without a name, and inside a transaction unless there is one: a pooler sends both parts to one server. */
 static enum rc describe(struct db_conn *c, const char *sql, PGresult **ret, struct err *err)
 {
-	PGresult *res = PQprepare(c->pg, "", sql, 0, NULL);
+	if (PQsendPrepare(c->pg, "", sql, 0, NULL) != 1)
+		return db_lost(c, err);
+	PGresult *res = db_last_answer(c);
 	enum rc rc = judge(c, res, err);
 	PQclear(res);
 	if (rc != RC_OK)
 		return rc;
-	*ret = PQdescribePrepared(c->pg, "");
+	if (PQsendDescribePrepared(c->pg, "") != 1)
+		return db_lost(c, err);
+	*ret = db_last_answer(c);
 	return judge(c, *ret, err);
 }
 
@@ -256,12 +268,13 @@ enum rc db_prepare(struct db_conn *c, const char *sql, uint32_t *ret_types, size
 	size_t *ret_parameters, struct err *err)
 {
 	PGresult *res = NULL;
+	struct err ignored;
 	assert(c->pending_n == 0);
 	if (c->lost || PQexitPipelineMode(c->pg) != 1)
 		return db_lost(c, err);
 	bool is_outside = PQtransactionStatus(c->pg) == PQTRANS_IDLE;
 	if (is_outside)
-		PQclear(PQexec(c->pg, "BEGIN"));
+		(void)!db_simple(c, "BEGIN", &ignored);
 	enum rc rc = describe(c, sql, &res, err);
 	if (rc == RC_OK)
 		*ret_parameters = (size_t)PQnparams(res);
@@ -269,7 +282,7 @@ enum rc db_prepare(struct db_conn *c, const char *sql, uint32_t *ret_types, size
 		ret_types[i] = PQparamtype(res, (int)i);
 	PQclear(res);
 	if (is_outside && !c->lost)
-		PQclear(PQexec(c->pg, "ROLLBACK"));
+		(void)!db_simple(c, "ROLLBACK", &ignored);
 	if (!c->lost && PQenterPipelineMode(c->pg) != 1)
 		return db_lost(c, err);
 	return rc;

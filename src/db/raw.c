@@ -31,11 +31,17 @@ static void drain(struct db_conn *c)
 	}
 }
 
+static bool back_to_pipeline(struct db_conn *c)
+{
+	return PQsetnonblocking(c->pg, 1) == 0 && PQenterPipelineMode(c->pg) == 1;
+}
+
 enum rc db_copy_begin(struct db_conn *c, const char *sql, struct err *err)
 {
 	assert(c->pending_n == 0);
 	if (c->lost || PQexitPipelineMode(c->pg) != 1)
 		return db_lost(c, err);
+	(void)PQsetnonblocking(c->pg, 0);
 	/* By the extended protocol, which takes one statement only: no COMMIT can hide behind the COPY. */
 	PGresult *res = PQexecParams(c->pg, sql, 0, NULL, NULL, NULL, NULL, 0);
 	enum rc rc = RC_OK;
@@ -46,7 +52,7 @@ enum rc db_copy_begin(struct db_conn *c, const char *sql, struct err *err)
 	PQclear(res);
 	if (rc != RC_OK) {
 		drain(c);
-		if (!c->lost && PQenterPipelineMode(c->pg) != 1)
+		if (!c->lost && !back_to_pipeline(c))
 			return db_lost(c, err);
 	}
 	return rc;
@@ -74,7 +80,7 @@ enum rc db_copy_end(struct db_conn *c, struct err *err)
 	enum rc rc = PQresultStatus(res) == PGRES_COMMAND_OK ? RC_OK : db_failure(c, res, err);
 	PQclear(res);
 	drain(c);
-	if (!c->lost && PQenterPipelineMode(c->pg) != 1)
+	if (!c->lost && !back_to_pipeline(c))
 		return db_lost(c, err);
 	return rc;
 }
@@ -82,7 +88,10 @@ enum rc db_copy_end(struct db_conn *c, struct err *err)
 struct pg_conn *db_raw_begin(struct db_conn *c)
 {
 	assert(c->pending_n == 0);
-	return !c->lost && PQexitPipelineMode(c->pg) == 1 ? c->pg : NULL;
+	if (c->lost || PQexitPipelineMode(c->pg) != 1)
+		return NULL;
+	(void)PQsetnonblocking(c->pg, 0);
+	return c->pg;
 }
 
 enum rc db_raw_end(struct db_conn *c, struct err *err)
@@ -95,7 +104,7 @@ enum rc db_raw_end(struct db_conn *c, struct err *err)
 		return db_lost(c, err);
 	bool is_inside = PQtransactionStatus(c->pg) == PQTRANS_INTRANS ||
 			 PQtransactionStatus(c->pg) == PQTRANS_INERROR;
-	if (PQpipelineStatus(c->pg) == PQ_PIPELINE_OFF && PQenterPipelineMode(c->pg) != 1)
+	if (PQpipelineStatus(c->pg) == PQ_PIPELINE_OFF && !back_to_pipeline(c))
 		return db_lost(c, err);
 	if (!is_inside)
 		return err_set(err, RC_REJECT, "the handler ended the transaction");

@@ -28,6 +28,7 @@ struct db_conn {
 	char *schema;
 	bool keep_statements;
 	bool lost;
+	bool is_given_up; /* by us: it did not answer */
 	bool warned;
 	bool stale; /* what the server has parsed is not to be used again */
 	struct db_statement *statements;
@@ -36,7 +37,21 @@ struct db_conn {
 	struct db_pending *pending; /* ring of power-of-two size */
 	size_t pending_cap, pending_first, pending_n;
 	size_t queries_pending;
+	size_t unsent; /* bytes of parameters queued since something was waited for */
+	uint32_t patience_ms; /* see db_conn_patience */
+	bool (*on_silence)(void *arg);
+	void *on_silence_arg;
 };
+
+/* The next result, as PQgetResult has it, waited for as long as patience lasts; NULL also when the session
+ * was given up, which the next call of anything will find lost. */
+PGresult *db_answer(struct db_conn *c);
+/* Outside a pipeline: all results up to the NULL behind them; the last one, or NULL. */
+PGresult *db_last_answer(struct db_conn *c);
+/* Outside a pipeline: runs plain SQL, several statements perhaps, that returns nothing of interest. */
+enum rc db_simple(struct db_conn *c, const char *sql, struct err *err) MUST_CHECK;
+/* Until all that was queued is on its way; false: the session is lost. */
+bool db_wait_sent(struct db_conn *c);
 
 /* Class and text of a failed result, or of a lost session. */
 enum rc db_failure(struct db_conn *c, const PGresult *res, struct err *err);

@@ -245,6 +245,8 @@ enum rc inbox_begin(struct inbox *x, struct claim *claims, size_t n, struct err 
 		rc = end;
 	if (rc != RC_OK)
 		inbox_abandon(x);
+	else
+		inbox_expect_handler(x);
 	return rc;
 }
 
@@ -398,6 +400,7 @@ enum rc inbox_commit(struct inbox *x, struct claim *claims, size_t n,
 	if (rc == RC_OK)
 		rc = end;
 	x->is_guarded = false;
+	inbox_expect_own(x);
 	if (rc == RC_UNAVAILABLE)
 		return err->rc = RC_UNKNOWN;
 	if (rc != RC_OK && rc != RC_UNKNOWN)

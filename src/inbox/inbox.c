@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 /* A statement of ours takes milliseconds; so long a wait is for something that is not coming. */
-enum { OWN_LIMIT_MS = 10000 };
+enum { OWN_LIMIT_MS = 10000, OWN_PATIENCE_MS = 60000 };
 
 /* @ stands for the schema.  Each text is parsed once per session. */
 static const char *const texts[SQL_COUNT] = {
@@ -65,7 +65,9 @@ static const char *const texts[SQL_COUNT] = {
 	[SQL_HANDLER_LIMIT] = "SELECT set_config('statement_timeout', $1, true)",
 	[SQL_RESULT] = "INSERT INTO @.result (consumer, key, data, content_type) "
 		       "VALUES ($1::integer, $2::bytea, $3::bytea, $4)",
-	[SQL_DURABLE] = "SELECT set_config('synchronous_commit', $1, true)",
+	/* The wait for a standby is no statement that takes too long. */
+	[SQL_DURABLE] = "SELECT set_config('synchronous_commit', $1, true), "
+			"set_config('statement_timeout', '0', true)",
 
 	[SQL_PARK] = "SELECT p.outcome, p.id FROM @.park($1::integer, $2, $3::bytea, $4::bytea, "
 		     "$5::bigint, $6, $7, $8, $9, $10::integer, $11::integer, $12::bigint, $13::bigint, "
@@ -212,9 +214,22 @@ uint32_t inbox_statement_limit_ms(const struct config_consumer *c)
 	return c->handler_timeout_ms > OWN_LIMIT_MS ? c->handler_timeout_ms : OWN_LIMIT_MS;
 }
 
+void inbox_expect_own(struct inbox *x)
+{
+	uint32_t limit_ms = inbox_statement_limit_ms(x->consumer);
+	db_conn_patience(x->db,
+		db_patience_for(limit_ms < OWN_PATIENCE_MS ? limit_ms : OWN_PATIENCE_MS));
+}
+
+void inbox_expect_handler(struct inbox *x)
+{
+	db_conn_patience(x->db, db_patience_for(x->consumer->handler_timeout_ms));
+}
+
 enum rc inbox_rollback(struct inbox *x, struct err *err)
 {
 	x->is_guarded = false;
+	inbox_expect_own(x);
 	return db_exec(x->db, x->sql[SQL_ROLLBACK], 0, NULL, false, NULL, err);
 }
 

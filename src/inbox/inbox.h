@@ -31,6 +31,9 @@ enum rc inbox_check_schema(struct inbox *x, struct err *err) MUST_CHECK;
 /* How long the server may take over one statement of ours: handler_timeout, which is the handlers' own
  * limit, is not meant for them when it is short. */
 uint32_t inbox_statement_limit_ms(const struct config_consumer *consumer);
+/* The session's patience from here on: for statements of our own, or for those of a handler and its COMMIT. */
+void inbox_expect_own(struct inbox *x);
+void inbox_expect_handler(struct inbox *x);
 
 /* Whether the database has room for what is to be written: writes some and rolls it back. */
 enum rc inbox_probe(struct inbox *x, struct err *err) MUST_CHECK;

@@ -183,6 +183,8 @@ static enum rc settle_handlers(void *arg, struct err *err)
 	b->is_lost_inside = rc == RC_UNAVAILABLE && err->sqlstate[0] != '\0';
 	for (size_t i = 0; rc == RC_OK && i < b->results; i++)
 		rc = db_next(b->w->db, NULL, err);
+	/* What is left is COMMIT, with the triggers that the handler's work has there: watched anew. */
+	stats_set(b->w->slot, STATS_handler_since_ms, clock_ms());
 	return rc;
 }
 
@@ -203,6 +205,7 @@ static enum rc transact(struct batch *b, struct err *err)
 	struct worker *w = b->w;
 	bool gate_failed = false;
 	forget_hosts(b);
+	w->is_server_silent = false;
 	if (inbox_begin(&w->inbox, b->claims, b->n_claims, err) != RC_OK)
 		/* Our own statements failed: no message is to blame. */
 		return db_error_is_serialization(err->sqlstate) ? RC_RETRY : RC_UNAVAILABLE;
@@ -409,7 +412,9 @@ static void blame(struct batch *b, const struct err *err)
 static void conclude_lost(struct batch *b, enum rc rc, const struct err *err)
 {
 	struct worker *w = b->w;
-	bool is_certain = rc == RC_UNAVAILABLE && err->sqlstate[0] == '\0';
+	/* A server that answers nobody has as good as said so. */
+	const char *named = w->is_server_silent ? "08006" : err->sqlstate;
+	bool is_certain = rc == RC_UNAVAILABLE && named[0] == '\0';
 	worker_lost(w, err);
 	if (b->n_hosts == 0)
 		return;
@@ -417,7 +422,7 @@ static void conclude_lost(struct batch *b, enum rc rc, const struct err *err)
 		split(b);
 		return;
 	}
-	if (!is_certain && w->losses <= verdict_losses_believed(err->sqlstate))
+	if (!is_certain && w->losses <= verdict_losses_believed(named))
 		return;
 	if (!worker_connect(w))
 		return;

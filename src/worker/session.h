@@ -28,6 +28,8 @@ struct worker {
 	struct inbox inbox; /* while db is there */
 	uint64_t next_try_ms; /* when to connect again */
 	uint32_t losses;      /* of the session, since something was committed */
+	bool is_server_silent;   /* the last session was given up, and another got no answer either */
+	bool is_standby_awaited; /* said to be down, because COMMIT waits for a synchronous standby */
 	struct backoff backoff;
 	struct {            /* attempt of a retry that an outage ended: given back when we are back */
 		int64_t parked, token;

@@ -114,6 +114,33 @@ static void watch(struct worker *w, bool on)
 	stats_set(w->slot, STATS_handler_since_ms, on ? clock_ms() : 0);
 }
 
+/* The session has not answered for as long as it may.  While its COMMIT waits for a standby, that is an
+ * outage: it is waited for, and no handler runs that could be blamed.  A server that does not answer
+ * others either is one, too.  Otherwise a handler's statement is left to the watch over handlers, which
+ * comes next. */
+static bool on_silence(void *arg)
+{
+	static const struct err awaited = {.rc = RC_UNAVAILABLE,
+		.text = "COMMIT waits for a synchronous standby (synchronous_standby_names)"};
+	struct worker *w = arg;
+	uint64_t handler_since_ms = stats_get(w->slot, STATS_handler_since_ms);
+	stats_set(w->slot, STATS_handler_since_ms, 0);
+	switch (db_look_at(w->consumer->database, w->db)) {
+	case DB_SEEN_STANDBY:
+		if (!w->is_standby_awaited)
+			say_down(w, &awaited);
+		w->is_standby_awaited = true;
+		return channel_flush(&w->channel) == RC_OK;
+	case DB_SEEN_OTHER:
+		stats_set(w->slot, STATS_handler_since_ms, handler_since_ms);
+		return handler_since_ms != 0;
+	case DB_SEEN_NOTHING:
+		w->is_server_silent = true;
+		break;
+	}
+	return false;
+}
+
 static void disconnect(struct worker *w)
 {
 	if (w->db == NULL)
@@ -126,6 +153,7 @@ static void disconnect(struct worker *w)
 	db_conn_close(w->db);
 	w->db = NULL;
 	w->stream.is_open = false; /* what came of a large body went with the session */
+	w->is_standby_awaited = false;
 }
 
 void worker_lost(struct worker *w, const struct err *err)
@@ -158,6 +186,8 @@ static enum rc connect_once(struct worker *w, struct outlook *ret, struct err *e
 	inbox_init(&w->inbox, w->db, c);
 	enum rc rc = db_conn_limit(w->db, inbox_statement_limit_ms(c),
 		c->handler_timeout_ms + c->batch_time_ms + IDLE_MARGIN_MS, err);
+	db_conn_on_silence(w->db, on_silence, w);
+	inbox_expect_own(&w->inbox);
 	if (rc == RC_OK)
 		rc = inbox_check_schema(&w->inbox, err);
 	if (rc == RC_OK)
@@ -182,12 +212,27 @@ bool worker_connect(struct worker *w)
 	if (connect_once(w, &outlook, &err) == RC_OK) {
 		stats_add(w->slot, STATS_connects, 1);
 		FAULT("database-connected");
+		w->is_standby_awaited = false;
 		say_ready(w, &outlook);
 		return true;
 	}
 	say_down(w, &err);
 	w->next_try_ms = clock_ms() + backoff_next_ms(&w->backoff, random_u32());
 	return false;
+}
+
+/* A commit has come back from waiting for a standby, which had us called down. */
+static void say_ready_again(struct worker *w)
+{
+	struct outlook outlook;
+	struct err err;
+	if (!w->is_standby_awaited || w->db == NULL)
+		return;
+	w->is_standby_awaited = false;
+	if (inbox_look_out(&w->inbox, &outlook, &err) == RC_OK)
+		say_ready(w, &outlook);
+	else
+		worker_lost(w, &err);
 }
 
 /* ---- commands ---------------------------------------------------------------------------------- */
@@ -251,6 +296,7 @@ static void obey(struct worker *w, const struct frame *f)
 		break;
 	}
 	outgoing_say_due(w);
+	say_ready_again(w);
 	stats_add(w->slot, STATS_progress, 1);
 }
 

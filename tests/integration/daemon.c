@@ -295,15 +295,24 @@ int inboxctl(struct world *w, const char *config, const char *const arguments[])
 
 void daemon_start(struct world *w, const char *file, struct daemon *ret)
 {
+	char log[320];
+	(void)snprintf(log, sizeof log, "%s/%s.log", w->dir, file);
+	daemon_start_logging(w, file, log, ret);
+}
+
+void daemon_start_logging(struct world *w, const char *file, const char *log, struct daemon *ret)
+{
+	struct stat st;
 	*ret = (struct daemon){.status = RUNNING};
 	(void)snprintf(ret->config, sizeof ret->config, "%s/%s.yaml", w->dir, file);
-	(void)snprintf(ret->log, sizeof ret->log, "%s/%s.log", w->dir, file);
+	bool is_readable = stat(log, &st) != 0 || S_ISREG(st.st_mode);
+	(void)snprintf(ret->log, sizeof ret->log, "%s", is_readable ? log : "/dev/null");
 	const char *const argv[] = {built("inboxd"), "-c", ret->config, NULL};
 	ret->pid = fork();
 	ck_assert_int_ge(ret->pid, 0);
 	if (ret->pid == 0) {
 		(void)setsid();
-		become(ret->log, argv);
+		become(log, argv);
 	}
 	for (size_t i = 0; i < MOST_DAEMONS; i++)
 		if (daemons[i] == NULL || daemons[i] == ret) {

@@ -177,6 +177,8 @@ struct daemon {
 
 /* Starts inboxd -c DIR/FILE.yaml; its log is DIR/FILE.log, appended to. */
 void daemon_start(struct world *w, const char *file, struct daemon *ret);
+/* The same with another log: one that is no file reads as empty. */
+void daemon_start_logging(struct world *w, const char *file, const char *log, struct daemon *ret);
 /* The same with DIR/inboxd.yaml, and waits until it consumes. */
 void daemon_start_main(struct world *w, struct daemon *ret);
 /* Waits for its end and returns the exit code, or 128 + signal. */
