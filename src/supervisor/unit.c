@@ -357,9 +357,15 @@ static enum rc start_member(struct member *m, int channel_fd, struct err *err)
 	if (m->life++ != 0)
 		stats_add(m->slot, STATS_restarts, 1);
 	atomic_store(&m->slot->pid, m->pid);
-	if (watch_death(m) < 0) {
+	int watched = watch_death(m);
+	if (watched < 0) {
+		/* Nobody would ever hear of its end. */
+		m->reaper = sd_event_source_disable_unref(m->reaper);
 		kill_group(m);
-		return err_set(err, RC_RETRY, "cannot watch pid %d", m->pid);
+		(void)waitpid(m->pid, NULL, 0);
+		m->pid = 0;
+		atomic_store(&m->slot->pid, 0);
+		return err_set(err, RC_RETRY, "cannot watch a process: %s", strerror(-watched));
 	}
 	return RC_OK;
 }
