@@ -134,12 +134,15 @@ static void add_time(struct buf *line)
 	buf_addf(line, "%.*s.%03ldZ", (int)n, text, now.tv_nsec / 1000000);
 }
 
-/* ---- to standard error, which may be full, closed, or read by nobody ---------------------------- */
+/* ---- to standard error, which may be full, closed, or read by nobody ----------------------------
+ */
 
-enum { WAIT_MS = 1000 }; /* for a slow reader; one that has not come back since is not waited for again */
+enum {
+	WAIT_MS = 1000
+}; /* for a slow reader; one that has not come back since is not waited for again */
 
-/* What cannot be said with O_NONBLOCK, which everyone who shares the descriptor would have, is said per
- * write for sockets, and by a description of our own for pipes.  Files do not block. */
+/* What cannot be said with O_NONBLOCK, which everyone who shares the descriptor would have, is said
+ * per write for sockets, and by a description of our own for pipes.  Files do not block. */
 static ssize_t write_without_waiting(int fd, const struct stat *st, const void *data, size_t n)
 {
 	if (S_ISSOCK(st->st_mode))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Waiting for the server's answers, and not for ever: its kernel may go on acknowledging what the process
- * will never read. */
+/* Waiting for the server's answers, and not for ever: its kernel may go on acknowledging what the
+ * process will never read. */
 #include "db/session.h"
 
 #include "base/clock.h"
@@ -59,8 +59,8 @@ static void give_up(struct db_conn *c)
 /* Until the server says something or takes something.  False: given up. */
 static bool wait_for_more(struct db_conn *c, bool has_unsent, uint64_t *until_ms)
 {
-	struct pollfd fd = {.fd = PQsocket(c->pg),
-		.events = (short)(POLLIN | (has_unsent ? POLLOUT : 0))};
+	struct pollfd fd = {
+		.fd = PQsocket(c->pg), .events = (short)(POLLIN | (has_unsent ? POLLOUT : 0))};
 	if (has_buffered(c) || poll(&fd, 1, time_left_ms(c, *until_ms)) != 0)
 		return true;
 	if (c->patience_ms == 0 || clock_ms() < *until_ms)
@@ -129,9 +129,9 @@ enum rc db_simple(struct db_conn *c, const char *sql, struct err *err)
 
 enum db_seen db_look_at(const struct config_database *database, const struct db_conn *c)
 {
-	static const char sql[] =
-		"SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND usename = current_user "
-		"AND ($1::integer = 0 OR pid = $1::integer) LIMIT 1";
+	static const char sql[] = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND "
+				  "usename = current_user "
+				  "AND ($1::integer = 0 OR pid = $1::integer) LIMIT 1";
 	struct db_conn *other = NULL;
 	struct db_result *rows = NULL;
 	struct err ignored;

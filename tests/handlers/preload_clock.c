@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* No handler: preloaded into a daemon it puts the wall clock, and only that, off by what a file says: a
- * number of seconds, as an int64_t, in the file named by INBOXD_FAULT_CLOCK. */
+/* No handler: preloaded into a daemon it puts the wall clock, and only that, off by what a file
+ * says: a number of seconds, as an int64_t, in the file named by INBOXD_FAULT_CLOCK. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -15,7 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The consumer "main" with a database that gives up connecting after a second; port 0: the server's own. */
+/* The consumer "main" with a database that gives up connecting after a second; port 0: the server's
+ * own. */
 static void config_impatient(struct world *w, uint16_t port, const char *consumer)
 {
 	char databases[512];
@@ -31,8 +32,8 @@ static void config_impatient(struct world *w, uint16_t port, const char *consume
 static const char *effect_lines(struct world *w)
 {
 	static char text[256];
-	(void)snprintf(
-		text, sizeof text, "    handler: effect\n    options: {table: %s.effect}\n", w->name);
+	(void)snprintf(text, sizeof text, "    handler: effect\n    options: {table: %s.effect}\n",
+		w->name);
 	return text;
 }
 
@@ -50,7 +51,8 @@ static void nobody_was_blamed(struct world *w, const struct daemon *d)
 	ck_assert_int_eq(log_lines(d, "over its time limit"), 0);
 }
 
-/* ---- servers that hang ------------------------------------------------------------------------- */
+/* ---- servers that hang -------------------------------------------------------------------------
+ */
 
 static void check_frozen(const char *name, enum proxy_way way)
 {
@@ -86,7 +88,8 @@ static void check_frozen(const char *name, enum proxy_way way)
 	world_end(&w);
 }
 
-START_TEST(a_database_whose_answers_stop_coming_is_an_outage_and_all_is_done_once_when_they_come_again)
+START_TEST(
+	a_database_whose_answers_stop_coming_is_an_outage_and_all_is_done_once_when_they_come_again)
 {
 	check_frozen("mute", PROXY_TO_CLIENT);
 }
@@ -137,14 +140,16 @@ START_TEST(a_server_process_stopped_inside_a_handlers_statement_costs_its_messag
 		"AND EXISTS (SELECT FROM gate) LOOP PERFORM pg_sleep(0.1); END LOOP; END $$",
 		w.name);
 	(void)snprintf(consumer, sizeof consumer,
-		"    handler_timeout: 1s\n    retry: {delays: [1s]}\n    handler: sql\n    options:\n"
+		"    handler_timeout: 1s\n    retry: {delays: [1s]}\n    handler: sql\n    "
+		"options:\n"
 		"      statement: SELECT \"%s\".act($1)\n      parameters: [message_id]\n",
 		w.name);
 	config_impatient(&w, 0, consumer);
 	daemon_start_main(&w, &d);
 	publish(&w, w.queue, &(struct msg){.id = "slow"});
 	publish_confirm(&w);
-	WAIT_FOR(sql_int(&w, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == 1,
+	WAIT_FOR(sql_int(&w,
+			 "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == 1,
 		20);
 	pid_t stopped = backend(&w);
 	ck_assert_int_eq(kill(stopped, SIGSTOP), 0);
@@ -162,8 +167,9 @@ END_TEST
 
 static void await_ghost(struct world *w, bool on)
 {
-	sql(w, on ? "ALTER SYSTEM SET synchronous_standby_names = 'ghost'"
-		  : "ALTER SYSTEM RESET synchronous_standby_names");
+	sql(w,
+		on ? "ALTER SYSTEM SET synchronous_standby_names = 'ghost'"
+		   : "ALTER SYSTEM RESET synchronous_standby_names");
 	sql(w, "SELECT pg_reload_conf()");
 	WAIT_FOR(strcmp(sql_text(w, "SHOW synchronous_standby_names"), on ? "ghost" : "") == 0, 10);
 }
@@ -180,8 +186,8 @@ START_TEST(a_standby_that_does_not_come_is_waited_for_longer_than_handlers_may_t
 	char consumer[512];
 	world_begin(&w, "ghost");
 	sql(&w, "SET synchronous_commit = local");
-	(void)snprintf(consumer, sizeof consumer,
-		"%s    handler_timeout: 500ms\n    workers: 2\n", effect_lines(&w));
+	(void)snprintf(consumer, sizeof consumer, "%s    handler_timeout: 500ms\n    workers: 2\n",
+		effect_lines(&w));
 	config_impatient(&w, 0, consumer);
 	daemon_start_main(&w, &d);
 	await_ghost(&w, true);
@@ -212,7 +218,8 @@ START_TEST(a_stop_does_not_wait_for_a_standby_that_does_not_come)
 	world_begin(&w, "ghost_stop");
 	sql(&w, "SET synchronous_commit = local");
 	config_write(&w, "inboxd", "stop_timeout: 2s\n",
-		"  main:\n    queue: %s\n    handler_timeout: 500ms\n%s", w.queue, effect_lines(&w));
+		"  main:\n    queue: %s\n    handler_timeout: 500ms\n%s", w.queue,
+		effect_lines(&w));
 	daemon_start_main(&w, &d);
 	await_ghost(&w, true);
 	publish(&w, w.queue, &(struct msg){.id = "m"});
@@ -229,7 +236,8 @@ START_TEST(a_stop_does_not_wait_for_a_standby_that_does_not_come)
 }
 END_TEST
 
-/* ---- logs that nobody takes ---------------------------------------------------------------------- */
+/* ---- logs that nobody takes
+ * ---------------------------------------------------------------------- */
 
 static void check_log(const char *name, bool is_pipe)
 {
@@ -276,7 +284,8 @@ START_TEST(a_log_that_nobody_reads_stops_nothing)
 }
 END_TEST
 
-/* ---- what a process may have ----------------------------------------------------------------------- */
+/* ---- what a process may have
+ * ----------------------------------------------------------------------- */
 
 static void start_with_descriptors(struct world *w, rlim_t most, struct daemon *ret)
 {
@@ -384,7 +393,8 @@ START_TEST(a_full_runtime_directory_is_found_out_at_the_start)
 }
 END_TEST
 
-/* ---- a wall clock that jumps ------------------------------------------------------------------------- */
+/* ---- a wall clock that jumps
+ * ------------------------------------------------------------------------- */
 
 enum { A_DAY = 86400 };
 
@@ -416,7 +426,8 @@ START_TEST(a_wall_clock_that_jumps_a_day_ahead_and_two_back_changes_nothing)
 	char file[320], preload[640];
 	world_begin(&w, "clock");
 	config_write(&w, "inboxd", "log: {level: debug}\n",
-		"  main:\n    queue: %s\n    workers: 2\n    retry: {immediate: 0, delays: [3s]}\n%s",
+		"  main:\n    queue: %s\n    workers: 2\n    retry: {immediate: 0, delays: "
+		"[3s]}\n%s",
 		w.queue, effect_lines(&w));
 	(void)snprintf(file, sizeof file, "%s/clock", w.dir);
 	int fd = open(file, O_CREAT | O_RDWR | O_CLOEXEC, 0644);
@@ -440,8 +451,8 @@ START_TEST(a_wall_clock_that_jumps_a_day_ahead_and_two_back_changes_nothing)
 		publish_confirm(&w);
 		WAIT_FOR(effect_keys(&w) == 1001 * (i + 1) && is_settled(w.queue), 60);
 		WAIT_FOR(lines_of_day(&d, "worker", days[i]) > 0, 20);
-		/* Later than the others by its delay, less its jitter: it did not come due at once, nor a
-		 * day after. */
+		/* Later than the others by its delay, less its jitter: it did not come due at once,
+		 * nor a day after. */
 		ck_assert_int_ge(sql_int(&w,
 					 "SELECT extract(epoch FROM max(at) - min(at)) * 1000 FROM "
 					 "effect WHERE key IN ('%s', '%s0')",
@@ -462,7 +473,8 @@ START_TEST(a_wall_clock_that_jumps_a_day_ahead_and_two_back_changes_nothing)
 }
 END_TEST
 
-/* ---- a stop at any moment -------------------------------------------------------------------------- */
+/* ---- a stop at any moment
+ * -------------------------------------------------------------------------- */
 
 static bool blocks_sigterm(pid_t pid)
 {
