@@ -406,7 +406,7 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 CREATE FUNCTION @schema@.take_due(
-  p_consumer integer, p_attempts_max integer, p_crashes_max integer, p_lease_ms bigint,
+  p_consumer integer, p_entry text, p_attempts_max integer, p_crashes_max integer, p_lease_ms bigint,
   p_body_max bigint)
 RETURNS SETOF @schema@.parked
 LANGUAGE plpgsql AS $$
@@ -435,19 +435,19 @@ BEGIN
       WHERE x.id = r.id;
     ELSIF r.attempts >= p_attempts_max OR r.crashes >= p_crashes_max THEN
       UPDATE @schema@.parked x
-      SET state = 'failed', next_at = NULL, token = nextval('@schema@.parked_token'),
+      SET state = 'failed', entry = p_entry, next_at = NULL, token = nextval('@schema@.parked_token'),
           changed_at = clock_timestamp()
       WHERE x.id = r.id;
     ELSIF r.body_size > p_body_max THEN
       UPDATE @schema@.parked x
-      SET state = 'failed', reason = 'too_large',
+      SET state = 'failed', entry = p_entry, reason = 'too_large',
           detail = format('body of %s bytes is over max_message_bytes = %s', r.body_size, p_body_max),
           next_at = NULL, token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
       WHERE x.id = r.id;
     ELSE
       RETURN QUERY
       UPDATE @schema@.parked x
-      SET attempts = x.attempts + 1, token = nextval('@schema@.parked_token'),
+      SET attempts = x.attempts + 1, entry = p_entry, token = nextval('@schema@.parked_token'),
           next_at = clock_timestamp() + p_lease_ms * interval '1 millisecond',
           changed_at = clock_timestamp()
       WHERE x.id = r.id
@@ -502,10 +502,11 @@ BEGIN
 END $$;
 
 -- Gives an attempt back that ended for a reason outside the message.
-CREATE FUNCTION @schema@.give_back(p_parked bigint, p_token bigint) RETURNS void
+CREATE FUNCTION @schema@.give_back(p_parked bigint, p_token bigint, p_delay_ms bigint) RETURNS void
 LANGUAGE sql AS $$
   UPDATE @schema@.parked
-  SET attempts = greatest(attempts - 1, 0), next_at = clock_timestamp(),
+  SET attempts = greatest(attempts - 1, 0),
+      next_at = clock_timestamp() + p_delay_ms * interval '1 millisecond',
       token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
   WHERE id = p_parked AND state = 'waiting' AND token = p_token
 $$;
@@ -623,10 +624,10 @@ DECLARE
   r      record;
   v_left bigint := p_bytes;
 BEGIN
+  -- Without the messages themselves: the loop fetches, and a plan may sort, more rows than are taken.
   FOR r IN
-    SELECT o.id, convert_to(e.dead_letter_exchange, 'UTF8') AS exchange,
-           coalesce(convert_to(e.dead_letter_routing_key, 'UTF8'), p.routing_key) AS routing_key,
-           p AS message, length(p.properties) + coalesce(length(p.body), 0) AS size
+    SELECT o.id, o.parked, convert_to(e.dead_letter_exchange, 'UTF8') AS exchange,
+           coalesce(convert_to(e.dead_letter_routing_key, 'UTF8'), p.routing_key) AS routing_key
     FROM @schema@.outgoing o
     JOIN @schema@.consumer_entry e USING (consumer, entry)
     JOIN @schema@.parked p ON p.id = o.parked
@@ -635,7 +636,9 @@ BEGIN
     ORDER BY o.next_at LIMIT p_most FOR UPDATE OF o SKIP LOCKED
   LOOP
     EXIT WHEN v_left <= 0;
-    v_left := v_left - r.size;
+    SELECT * INTO message FROM @schema@.parked p WHERE p.id = r.parked;
+    CONTINUE WHEN NOT FOUND;
+    v_left := v_left - length(message.properties) - coalesce(length(message.body), 0);
     UPDATE @schema@.outgoing o
     SET token = nextval('@schema@.parked_token'), attempts = o.attempts + 1,
         next_at = clock_timestamp() + p_lease_ms * interval '1 millisecond'
@@ -643,7 +646,6 @@ BEGIN
     RETURNING o.id, o.token, o.attempts INTO id, token, attempts;
     exchange := r.exchange;
     routing_key := r.routing_key;
-    message := r.message;
     RETURN NEXT;
   END LOOP;
 END $$;

@@ -313,7 +313,8 @@ static void start_consuming(struct consumer *c, uint16_t prefetch)
 	}
 	FAULT("consume-sent");
 	c->link = LINK_CONSUMING;
-	c->retry_not_before_ms = clock_ms() + KEEP_FIRST_MS;
+	if (!c->is_trying)
+		c->retry_not_before_ms = clock_ms() + KEEP_FIRST_MS;
 }
 
 /* A worker that restarts is no reason to stop. */

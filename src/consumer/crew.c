@@ -173,6 +173,8 @@ static void judge_room(struct consumer *c)
 static void note_outlook(struct consumer *c, struct reader *r)
 {
 	uint32_t parked = reader_u32(r);
+	if (parked == UINT32_MAX)
+		return; /* the worker could not ask */
 	c->parked = parked;
 	c->has_kept = reader_u8(r) != 0;
 	judge_room(c);
@@ -632,11 +634,21 @@ static bool must_wait(const struct consumer *c, const struct entry *e)
 	return c->has_kept && c->config->workers == 1 && !is_kept_first(e);
 }
 
+static struct entry *next_entry(const struct consumer *c, uint64_t now_ms)
+{
+	struct entry *e = window_peek(&c->window);
+	if (e == NULL || (crew_may_take(c, now_ms) && !must_wait(c, e)))
+		return e;
+	while (e != NULL && !is_taken(e))
+		e = e->next;
+	return e;
+}
+
 static bool give_delivery(struct crew *crew, uint64_t now_ms)
 {
 	struct consumer *c = crew->owner;
-	struct entry *e = window_peek(&c->window);
-	if (e == NULL || (!is_taken(e) && (!crew_may_take(c, now_ms) || must_wait(c, e))))
+	struct entry *e = next_entry(c, now_ms);
+	if (e == NULL)
 		return false;
 	breaker_try(&c->breaker);
 	if (e->is_parking)

@@ -11,14 +11,6 @@ enum { STREAM_PENDING_MAX = 1 << 20 };
 
 /* ---- a message that is held -------------------------------------------------------------------- */
 
-/* The broker writes it into everything that it delivers from a stream, so the first delivery tells. */
-static bool is_of_stream(const struct entry *e, const struct props *p)
-{
-	struct field f;
-	return e->tag == 1 && props_header(p, bytes_str("x-stream-offset"), &f) &&
-	       f.kind == FIELD_INTEGER;
-}
-
 static void finish(struct consumer *c, struct entry *e)
 {
 	struct reader r = reader_of(buf_bytes(&e->message));
@@ -31,10 +23,6 @@ static void finish(struct consumer *c, struct entry *e)
 		return;
 	}
 	source_message_init(&sm, &m);
-	if (is_of_stream(e, &sm.props)) {
-		broker_refuse_stream(c);
-		return;
-	}
 	if (redelivery_is_often(&sm.props, m.redelivered, c->config->delivery_limit))
 		e->flags |= ITEM_KEEP_FIRST;
 	buf_clear(&c->key);
@@ -177,8 +165,23 @@ static struct entry *enter(struct consumer *c, const struct mq_event *ev)
 	return e;
 }
 
+/* The broker writes it into everything that it delivers from a stream, where nothing is ever delivered
+ * again: so the first delivery tells, and a message that only carries the header, from wherever it was read
+ * before, is refused once at most. */
+static bool is_of_stream(const struct mq_event *ev)
+{
+	struct props p;
+	struct field f;
+	return ev->tag == 1 && !ev->redelivered && props_decode(ev->properties, &p) &&
+	       props_header(&p, bytes_str("x-stream-offset"), &f) && f.kind == FIELD_INTEGER;
+}
+
 void intake_begin(struct consumer *c, const struct mq_event *ev)
 {
+	if (is_of_stream(ev)) {
+		broker_refuse_stream(c);
+		return;
+	}
 	c->arriving = enter(c, ev);
 	if (c->arriving == NULL)
 		return;

@@ -8,7 +8,7 @@ static bool count_in(const struct props *p, const char *header, int64_t *ret)
 	if (!props_header(p, bytes_str(header), &f) || f.kind != FIELD_INTEGER)
 		return false;
 	*ret = f.is_unsigned ? INT64_MAX : f.integer;
-	return true;
+	return *ret > 0; /* whoever counts begins with 1 */
 }
 
 bool redelivery_is_often(const struct props *p, bool redelivered, uint32_t delivery_limit)

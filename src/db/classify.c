@@ -158,7 +158,12 @@ enum rc db_error_class_of_statement(const char *state, const char *source)
 	/* Logging in and connecting are behind this session: it was dblink, postgres_fdw or their like. */
 	static const char *const elsewhere[] = {"08", "28", "3D", "F0"};
 	enum rc rc = db_error_class(state);
-	bool is_raised = source != NULL && strcmp(source, "exec_stmt_raise") == 0;
+	/* PL/pgSQL's RAISE, and what postgres_fdw and dblink pass on from other servers. */
+	static const char *const not_ours[] = {
+		"exec_stmt_raise", "pgfdw_report_error", "dblink_res_error"};
+	bool is_raised = false;
+	for (size_t i = 0; source != NULL && i < sizeof not_ours / sizeof not_ours[0]; i++)
+		is_raised = is_raised || strcmp(source, not_ours[i]) == 0;
 	if (rc == RC_UNAVAILABLE &&
 		(is_raised || starts_with_any(state, elsewhere, sizeof elsewhere / sizeof elsewhere[0])))
 		return RC_RETRY;

@@ -159,6 +159,7 @@ enum rc inbox_take_due(struct inbox *x, uint64_t lease_ms, bool *ret_found, stru
 void due_done(struct due *d);
 
 /* What is parked. */
+#define OUTLOOK_UNKNOWN UINT32_MAX /* for those who could not ask */
 struct outlook {
 	uint64_t next_due_ms; /* until the next waiting message is due; UINT64_MAX: none waits */
 	uint32_t parked;      /* rows, discarded ones apart; counted up to parked.max */
@@ -172,7 +173,8 @@ enum rc inbox_adopt_key(struct inbox *x, const struct due *due, struct bytes key
 	struct bytes fingerprint, enum park_outcome *ret, struct err *err) MUST_CHECK;
 
 /* After an outage: gives back the attempt that was counted for a retry. */
-enum rc inbox_give_back(struct inbox *x, int64_t parked, int64_t token, struct err *err) MUST_CHECK;
+enum rc inbox_give_back(struct inbox *x, int64_t parked, int64_t token, uint64_t delay_ms,
+	struct err *err) MUST_CHECK;
 
 /* The worker that ran a retry died: counts it, once.  PARK_BUSY: later again. */
 enum rc inbox_count_crash(struct inbox *x, int64_t parked, int64_t token, const char *reason,

@@ -56,12 +56,12 @@ enum rc inbox_take_due(
 {
 	struct number_text id, attempts, crashes, lease, body_max;
 	const struct db_value args[] = {value_int(&id, x->id),
-		value_int(&attempts, retry_attempts_max(x->consumer)),
+		value_text(x->consumer->name), value_int(&attempts, retry_attempts_max(x->consumer)),
 		value_int(&crashes, x->consumer->crash_limit), value_int(&lease, (int64_t)lease_ms),
 		value_int(&body_max, (int64_t)x->consumer->max_message_bytes)};
 	struct db_result *res = NULL;
 	FAULT("before-due-taken");
-	if (inbox_run(x, SQL_TAKE_DUE, 5, args, &res, err) != RC_OK)
+	if (inbox_run(x, SQL_TAKE_DUE, 6, args, &res, err) != RC_OK)
 		return err_ctx(err, "taking a message that is due");
 	*ret_found = db_result_rows(res) == 1;
 	if (*ret_found)
@@ -121,11 +121,13 @@ enum rc inbox_adopt_key(struct inbox *x, const struct due *due, struct bytes key
 	return RC_OK;
 }
 
-enum rc inbox_give_back(struct inbox *x, int64_t parked, int64_t token, struct err *err)
+enum rc inbox_give_back(
+	struct inbox *x, int64_t parked, int64_t token, uint64_t delay_ms, struct err *err)
 {
-	struct number_text id, tok;
-	const struct db_value args[] = {value_int(&id, parked), value_int(&tok, token)};
-	if (inbox_run(x, SQL_GIVE_BACK, 2, args, NULL, err) != RC_OK)
+	struct number_text id, tok, delay;
+	const struct db_value args[] = {value_int(&id, parked), value_int(&tok, token),
+		value_int(&delay, (int64_t)delay_ms)};
+	if (inbox_run(x, SQL_GIVE_BACK, 3, args, NULL, err) != RC_OK)
 		return err_ctx(err, "giving an attempt back");
 	return RC_OK;
 }

@@ -33,7 +33,7 @@ enum frame_type {
 	FROM_DOWN,       /* u8 rc, text: cannot work now; the worker goes on trying by itself */
 	FROM_VERDICTS,   /* u32 n, u64 next_due_ms, then n times ref, u8 verdict */
 	FROM_TAKEN,      /* i64 parked, i64 token: about to run this retry */
-	FROM_RETRY,      /* u8 ran, u64 next_due_ms, u32 parked, u8 has kept */
+	FROM_RETRY,      /* u8 ran, u64 next_due_ms, u32 parked (all bits set: not known), u8 has kept */
 	FROM_OUTGOING,   /* u64 next_due_ms, u32 hold_ms: how long, from the asking on, they may be begun
 			  * to be published; then messages, to the end of the frame */
 	FROM_SENT,       /* u8 done: the outcomes are committed */

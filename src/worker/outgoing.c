@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What is to be published: rows taken for the consumer, and what it says of them recorded. */
 #include "worker/session.h"
+#include "worker/verdict.h"
 
 #include "base/fault.h"
 #include "base/fd.h"
@@ -59,9 +60,11 @@ void outgoing_record(struct worker *w, struct bytes outcomes)
 	struct err err;
 	bool done = false;
 	FAULT("before-outcomes-recorded");
-	if (w->db != NULL) {
+	/* An operator's action on many rows may take them in another order: a deadlock is tried again. */
+	for (int tries = 0; w->db != NULL && !done; tries++) {
 		done = inbox_record_outcomes(&w->inbox, outcomes, &err) == RC_OK;
-		if (!done)
+		if (!done && (!db_error_is_serialization(err.sqlstate) ||
+				     tries + 1 >= VERDICT_SERIALIZATION_TRIES))
 			worker_lost(w, &err);
 	}
 	FAULT("outcomes-recorded");

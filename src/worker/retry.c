@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 enum {
+	BUSY_MS = 500, /* until a retry whose key is in hand elsewhere is due again */
 	LEASE_MARGIN_MS = 30000, /* over the handler's limit: time to be killed and noticed */
 };
 
@@ -26,7 +27,7 @@ static void answer(struct worker *w, bool ran, const struct outlook *o)
 /* Without a session nobody knows; the next one tells. */
 static struct outlook look_out(struct worker *w)
 {
-	struct outlook o = {.next_due_ms = UINT64_MAX, .parked = 0};
+	struct outlook o = {.next_due_ms = UINT64_MAX, .parked = OUTLOOK_UNKNOWN};
 	struct err err;
 	if (w->db != NULL && inbox_look_out(&w->inbox, &o, &err) != RC_OK)
 		worker_lost(w, &err);
@@ -116,6 +117,7 @@ static void run_due(struct worker *w, const struct due *due)
 		return;
 	w->owed.parked = due->parked;
 	w->owed.token = due->token;
+	w->owed.delay_ms = v == VERDICT_BUSY ? BUSY_MS : 0;
 	if (w->db != NULL && retry_repay(w, &err) != RC_OK)
 		worker_lost(w, &err);
 }
@@ -125,7 +127,7 @@ enum rc retry_repay(struct worker *w, struct err *err)
 	if (w->owed.parked == 0)
 		return RC_OK;
 	FAULT("before-repay");
-	if (inbox_give_back(&w->inbox, w->owed.parked, w->owed.token, err) != RC_OK)
+	if (inbox_give_back(&w->inbox, w->owed.parked, w->owed.token, w->owed.delay_ms, err) != RC_OK)
 		return err->rc;
 	w->owed.parked = 0;
 	FAULT("repaid");

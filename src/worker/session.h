@@ -33,6 +33,7 @@ struct worker {
 	struct backoff backoff;
 	struct {            /* attempt of a retry that an outage ended: given back when we are back */
 		int64_t parked, token;
+		uint64_t delay_ms;
 	} owed;
 	uint64_t next_due_ms; /* soonest retry that this command parked; UINT64_MAX: none */
 	bool has_outgoing;    /* this command has made something to be published */

@@ -48,7 +48,8 @@ static enum leaving reason_to_leave(struct worker *w)
 void worker_consider_leaving(struct worker *w)
 {
 	enum leaving reason = w->is_leaving ? LEAVING_NOT : reason_to_leave(w);
-	if (reason == LEAVING_NOT)
+	/* An attempt that is still to be given back would stay charged. */
+	if (reason == LEAVING_NOT || w->owed.parked != 0)
 		return;
 	w->is_leaving = true;
 	stats_set(w->slot, STATS_leaving, reason);

@@ -299,6 +299,29 @@ START_TEST(a_stream_is_refused_by_name_and_not_asked_again_and_again)
 }
 END_TEST
 
+/* As those have that were read from a stream and sent on with all their headers. */
+START_TEST(a_message_that_only_carries_the_header_of_a_stream_is_done)
+{
+	struct world w;
+	struct daemon d;
+	world_begin(&w, "offset");
+	amqp_table_entry_t entry = {.key = text("x-stream-offset"),
+		.value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = 7}};
+	const amqp_basic_properties_t p = {
+		._flags = AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_MESSAGE_ID_FLAG,
+		.message_id = text("moved"),
+		.headers = {.num_entries = 1, .entries = &entry}};
+	publish(&w, w.queue, &(struct msg){.properties = &p});
+	publish_many(&w, w.queue, "m", 5);
+	daemon_start(&w, "inboxd", &d);
+	WAIT_FOR(log_lines(&d, "event=stream_refused") == 1, 30);
+	WAIT_FOR(effects(&w) == 6 && is_settled(w.queue), 60);
+	ck_assert_int_eq(effect_keys(&w), 6);
+	ck_assert_int_eq(log_lines(&d, "event=stream_refused"), 1);
+	world_end(&w);
+}
+END_TEST
+
 static void publish_rich(struct world *w, int from, int to)
 {
 	char body[1024], names[20][16];
@@ -357,4 +380,5 @@ UNIT_SUITE_TIMEOUT(200, "integration/messages",
 	headers_nested_without_end_are_parked_and_those_behind_them_are_done,
 	runs_are_counted_by_us_whatever_headers_say,
 	a_stream_is_refused_by_name_and_not_asked_again_and_again,
+	a_message_that_only_carries_the_header_of_a_stream_is_done,
 	memory_does_not_grow_message_by_message)
