@@ -157,7 +157,7 @@ static void check_dead_letter(
 	if (yaml_find(map, "exchange") == NULL && key != NULL)
 		fault(r, map, "routing_key", "needs an exchange",
 			"set exchange; \"\" is the default exchange, whose routing keys are queues");
-	if (exchange != NULL && exchange[0] == '\0' && yaml_find(map, "routing_key") == NULL)
+	if (exchange != NULL && exchange[0] == '\0' && (key == NULL || key[0] == '\0'))
 		fault(r, map, "exchange", "\"\" needs a routing_key",
 			"by its own routing key a message would come back to the queue it is from; "
 			"set routing_key to the queue that dead letters are meant for");
@@ -165,12 +165,30 @@ static void check_dead_letter(
 }
 
 /* A message that fails, comes back as one that was sent again, and fails, for ever. */
+static bool is_bound_to(const struct config_topology *t, const char *exchange, const char *key)
+{
+	for (size_t i = 0; i < t->n_bindings; i++) {
+		const struct config_binding *b = &t->bindings[i];
+		if (b->exchange != NULL && strcmp(b->exchange, exchange) == 0 &&
+			b->routing_key != NULL && strcmp(b->routing_key, key) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool leads_back(const struct config_consumer *c)
+{
+	const char *exchange = c->dead_letter.exchange, *key = c->dead_letter.routing_key;
+	if (exchange == NULL || key == NULL || c->queue == NULL)
+		return false;
+	return exchange[0] == '\0' ? strcmp(key, c->queue) == 0
+				   : is_bound_to(&c->topology, exchange, key);
+}
+
 static void check_no_circle(
 	struct reading *r, const struct level *at, const struct config_consumer *c)
 {
-	const char *exchange = c->dead_letter.exchange, *key = c->dead_letter.routing_key;
-	if (exchange == NULL || exchange[0] != '\0' || key == NULL || c->queue == NULL ||
-		strcmp(key, c->queue) != 0)
+	if (!leads_back(c))
 		return;
 	const struct yaml_node *own = yaml_find(at->own, "dead_letter");
 	size_t mark = read_enter(r, "dead_letter");
@@ -275,12 +293,34 @@ static void check_time(struct reading *r, const struct level *at, const struct c
 	read_leave(r, mark);
 }
 
+/* With 0 the broker drops what it gives out once and gets back: nothing could keep it first. */
+static void check_delivery_limit(
+	struct reading *r, const struct yaml_node *topology, const struct config_consumer *c)
+{
+	static const char name[] = "x-delivery-limit";
+	const struct yaml_node *arguments = yaml_find(topology, "arguments");
+	size_t mark = read_enter(r, "topology.arguments");
+	for (size_t i = 0; i < c->topology.n_arguments; i++) {
+		const struct config_argument *a = &c->topology.arguments[i];
+		if (a->name == NULL || strcmp(a->name, name) != 0)
+			continue;
+		if (a->kind != ARGUMENT_INTEGER || a->integer < 1)
+			fault(r, arguments, name, "must be a whole number from 1 on",
+				"with less, a message is lost with the first connection");
+		else if ((uint64_t)a->integer < c->delivery_limit)
+			fault(r, arguments, name, "is less than delivery_limit",
+				"leave delivery_limit out: it is taken from here");
+	}
+	read_leave(r, mark);
+}
+
 void check_consumer(struct reading *r, const struct level *at, struct config_consumer *c)
 {
 	const struct yaml_node *topology = yaml_find(at->own, "topology");
 	check_rules(r, at, c);
 	find_servers(r, at, c);
 	check_time(r, at, c);
+	check_delivery_limit(r, topology, c);
 	check_no_circle(r, at, c);
 	if (c->topology.type != NULL && strcmp(c->topology.type, "quorum") == 0 &&
 		!c->topology.durable && yaml_find(topology, "durable") != NULL) {

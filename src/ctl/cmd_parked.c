@@ -24,6 +24,8 @@ enum {
 	OPT_DRY_RUN
 };
 
+enum { LIST_LIMIT = 100 };
+
 static const struct ctl_option options[] = {
 	{OPT_CONSUMER, "consumer", "NAME", "only this identity's"},
 	{OPT_STATE, "state", "STATE", "only waiting, failed, mismatch, unresolved or discarded"},
@@ -311,6 +313,17 @@ static bool is_state(const char *text)
 	return false;
 }
 
+static bool is_reason(const char *text)
+{
+	static const char *const reasons[] = {"mismatch", "no_key", "unusable_key", "too_large",
+		"undecodable", "rejected", "sql_error", "retry", "broken", "crashed", "timed_out",
+		"redelivered"};
+	for (size_t i = 0; i < sizeof reasons / sizeof reasons[0]; i++)
+		if (strcmp(text, reasons[i]) == 0)
+			return true;
+	return false;
+}
+
 static int take(const struct ctl *ctl, struct parked_args *a, int id)
 {
 	switch (id) {
@@ -324,6 +337,8 @@ static int take(const struct ctl *ctl, struct parked_args *a, int id)
 		break;
 	case OPT_REASON:
 		a->reason = optarg;
+		if (!is_reason(optarg))
+			return ctl_usage(ctl, "there is no reason \"%s\"", optarg);
 		break;
 	case OPT_GROUP:
 		a->group = true;
@@ -350,10 +365,40 @@ static int take(const struct ctl *ctl, struct parked_args *a, int id)
 	return EX_OK;
 }
 
+/* An option that is not for this verb is a mistake, and may be a dear one. */
+static int check_options(const struct ctl *ctl, const struct parked_args *a, const char *verb)
+{
+	bool is_list = strcmp(verb, "list") == 0, is_show = strcmp(verb, "show") == 0;
+	bool is_action = parked_is_action(verb);
+	const struct {
+		const char *name;
+		bool is_given, is_fitting;
+	} given[] = {
+		{"--limit", a->limit != 0, is_list},
+		{"--group", a->group, is_list},
+		{"--body", a->body, is_show},
+		{"--consumer", a->consumer != NULL, !is_show},
+		{"--state", a->state != NULL, !is_show},
+		{"--reason", a->reason != NULL, !is_show},
+		{"--all", a->all, is_action},
+		{"--yes", a->yes, is_action},
+		{"--dry-run", a->dry_run, is_action},
+	};
+	for (size_t i = 0; i < sizeof given / sizeof given[0]; i++)
+		if (given[i].is_given && !given[i].is_fitting)
+			return ctl_usage(ctl, "%s is not for %s", given[i].name, verb);
+	return EX_OK;
+}
+
 static int dispatch(const struct ctl *ctl, struct parked_args *a, int argc, char **argv)
 {
 	const char *verb = optind < argc ? argv[optind] : "list";
 	int operands = argc - optind;
+	int wrong = check_options(ctl, a, verb);
+	if (wrong != EX_OK)
+		return wrong;
+	if (a->limit == 0)
+		a->limit = LIST_LIMIT;
 	if (strcmp(verb, "list") == 0 && operands <= 1)
 		return list(ctl, a);
 	if (strcmp(verb, "show") == 0 && operands == 2)
@@ -368,7 +413,7 @@ static int dispatch(const struct ctl *ctl, struct parked_args *a, int argc, char
 
 static int run(struct ctl *ctl, int argc, char **argv)
 {
-	struct parked_args a = {.limit = 100};
+	struct parked_args a = {.limit = 0};
 	int id, exit = EX_OK;
 	while (exit == EX_OK && (id = ctl_next_option(ctl, argc, argv)) >= 0)
 		exit = take(ctl, &a, id);

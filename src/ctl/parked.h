@@ -8,7 +8,7 @@
 struct parked_args {
 	struct login login;
 	const char *consumer, *state, *reason; /* NULL: any */
-	uint64_t limit;
+	uint64_t limit; /* 0: none said */
 	bool body, group, all, yes, dry_run;
 };
 

@@ -46,6 +46,8 @@ bool parked_is_action(const char *verb)
 	return find_action(verb) != NULL;
 }
 
+enum { MOST_TRIES = 5 };
+
 /* ---- doing it -------------------------------------------------------------------- */
 
 struct doing {
@@ -80,17 +82,31 @@ static enum rc commit(struct db_conn *db, struct err *err)
 	return rc;
 }
 
-/* One transaction; ids as an array of PostgreSQL's. */
-static enum rc do_some(struct doing *d, const char *ids, struct err *err)
+static enum rc transact(struct doing *d, const char *ids, struct db_result **ret, struct err *err)
 {
 	AUTO(free) char *sql = login_sql(d->db, d->action->sql);
-	AUTO(result) struct db_result *res = NULL;
 	const struct db_value arg = {.data = ids, .size = strlen(ids)};
 	enum rc rc = db_exec(d->db, "BEGIN READ WRITE", 0, NULL, false, NULL, err);
 	if (rc == RC_OK)
-		rc = db_exec(d->db, sql, 1, &arg, false, &res, err);
+		rc = db_exec(d->db, sql, 1, &arg, false, ret, err);
 	if (rc == RC_OK)
-		rc = commit(d->db, err);
+		return commit(d->db, err);
+	if (db_tx_state(d->db) != DB_TX_NONE)
+		(void)!db_exec(d->db, "ROLLBACK", 0, NULL, false, NULL, NULL);
+	return rc;
+}
+
+/* One transaction; ids as an array of PostgreSQL's.  A daemon may hold some of the rows and want others: a
+ * deadlock is tried again. */
+static enum rc do_some(struct doing *d, const char *ids, struct err *err)
+{
+	AUTO(result) struct db_result *res = NULL;
+	enum rc rc = RC_RETRY;
+	for (int tries = 0; tries < MOST_TRIES; tries++) {
+		rc = transact(d, ids, &res, err);
+		if (rc == RC_OK || !db_error_is_serialization(err->sqlstate))
+			break;
+	}
 	for (size_t i = 0; rc == RC_OK && i < db_result_rows(res); i++) {
 		struct bytes why = db_result_value(res, i, 1);
 		if (why.data != NULL)
@@ -118,10 +134,23 @@ static int report(struct doing *d)
 
 /* ---- by id ----------------------------------------------------------------------- */
 
-static int act_on_ids(struct doing *d, int n, char **ids)
+static void say_matched(const struct doing *d, const char *count)
+{
+	(void)printf(d->ctl->json ? "{\"action\": \"%s\", \"matched\": %s}\n"
+				  : "%s would be tried on %s messages\n",
+		d->action->verb, count);
+}
+
+static int act_on_ids(struct doing *d, const struct parked_args *a, int n, char **ids)
 {
 	AUTO(buf) struct buf array = {0};
 	struct err err;
+	char count[16];
+	if (a->dry_run) {
+		(void)snprintf(count, sizeof count, "%d", n);
+		say_matched(d, count);
+		return EX_OK;
+	}
 	for (int i = 0; i < n; i++)
 		buf_addf(&array, "%c%s", i == 0 ? '{' : ',', ids[i]);
 	buf_add_byte(&array, '}');
@@ -150,9 +179,7 @@ static bool is_meant(
 {
 	*ret_exit = EX_OK;
 	if (a->dry_run) {
-		(void)printf(d->ctl->json ? "{\"action\": \"%s\", \"matched\": %s}\n"
-					  : "%s would be tried on %s messages\n",
-			d->action->verb, count);
+		say_matched(d, count);
 		return false;
 	}
 	if (a->yes || strcmp(count, "0") == 0)
@@ -213,7 +240,7 @@ int parked_act(const struct ctl *ctl, struct parked_args *args, const char *verb
 	if (exit != EX_OK)
 		return exit;
 	d.db = db;
-	exit = n > 0 ? act_on_ids(&d, n, ids) : act_on_group(&d, args);
+	exit = n > 0 ? act_on_ids(&d, args, n, ids) : act_on_group(&d, args);
 	buf_done(&d.refusals);
 	return exit;
 }

@@ -321,6 +321,12 @@ START_TEST(a_group_is_counted_shown_and_only_done_when_that_is_meant)
 	ck_assert_ptr_nonnull(strstr(said, "\"messages\": 1"));
 	EXPECT(0, "tried on 4 messages", "parked", "discard", "--reason", "rejected", "--dry-run");
 	EXPECT(1, "4 messages match", "parked", "discard", "--reason", "rejected");
+	/* Nothing that looks like a limit, or like a trial, does more than it says. */
+	EXPECT(0, "tried on 2 messages", "parked", "discard", "1", "2", "--dry-run");
+	EXPECT(64, "--limit is not for discard", "parked", "discard", "--all", "--limit", "1", "--yes");
+	EXPECT(64, "--group is not for retry", "parked", "retry", "--all", "--group", "--yes");
+	EXPECT(64, "--yes is not for list", "parked", "list", "--yes");
+	EXPECT(64, "there is no reason \"reject\"", "parked", "discard", "--reason", "reject", "--yes");
 	ck_assert_int_eq(sql_int(&w, "SELECT count(*) FROM parked WHERE state = 'failed'"), 5);
 	EXPECT(0, "discarded 4", "parked", "discard", "--reason", "rejected", "--yes");
 	EXPECT(0, "discarded 0", "parked", "discard", "--consumer", "other", "--yes");

@@ -489,6 +489,39 @@ START_TEST(never_crashes_on_options_of_the_wrong_kind)
 }
 END_TEST
 
+START_TEST(refuses_a_delivery_limit_that_would_lose_messages)
+{
+	static const char what[] = "topology.arguments.x-delivery-limit must be a whole number from 1 on";
+	static const char hint[] = "with less, a message is lost with the first connection";
+	CHECK({"topology: {arguments: {x-delivery-limit: 0}}", 28, what, hint},
+		{"topology: {arguments: {x-delivery-limit: -1}}", 28, what, hint},
+		{"topology: {arguments: {x-delivery-limit: abc}}", 28, what, hint});
+	struct fixture f;
+	fixture_open(&f, CONSUMER("    delivery_limit: 1000\n"
+				  "    topology: {arguments: {x-delivery-limit: 2}}\n"));
+	ck_assert_ptr_null(f.config);
+	ck_assert_ptr_nonnull(strstr(buf_str(&f.errors), "x-delivery-limit is less than delivery_limit"));
+	fixture_done(&f);
+}
+END_TEST
+
+START_TEST(refuses_a_dead_letter_that_cannot_leave_or_comes_back)
+{
+	static const char *const bad[] = {"    dead_letter: {exchange: \"\", routing_key: \"\"}\n",
+		"    dead_letter: {exchange: x, routing_key: k}\n"
+		"    topology: {bindings: [{exchange: x, routing_key: k}]}\n"};
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		struct fixture f;
+		char *text = xasprintf(CONSUMER("%s"), bad[i]);
+		fixture_open(&f, text);
+		ck_assert_ptr_null(f.config);
+		ck_assert_ptr_nonnull(strstr(buf_str(&f.errors), "dead_letter"));
+		fixture_done(&f);
+		free(text);
+	}
+}
+END_TEST
+
 START_TEST(refuses_a_handler_that_may_outlast_the_brokers_patience)
 {
 	static const char hint[] = "that is consumer_timeout of broker \"default\", now 1800 s; if "
@@ -523,6 +556,8 @@ END_TEST
 
 UNIT_SUITE("config/errors", refuses_dead_letters_that_would_come_back,
 	refuses_counts_that_are_none,
+	refuses_a_delivery_limit_that_would_lose_messages,
+	refuses_a_dead_letter_that_cannot_leave_or_comes_back,
 	refuses_a_handler_that_may_outlast_the_brokers_patience,
 	refuses_values_at_both_ends_of_their_ranges, refuses_durations_and_sizes_without_sense,
 	refuses_sqlstates_that_are_none_and_words_that_say_nothing,
