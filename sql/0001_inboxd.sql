@@ -429,21 +429,29 @@ BEGIN
     IF v_marker IS NOT NULL AND NOT @schema@.fingerprints_differ(v_marker, r.fingerprint) THEN
       DELETE FROM @schema@.parked x WHERE x.id = r.id;
     ELSIF v_marker IS NOT NULL THEN
+      RETURN QUERY
       UPDATE @schema@.parked x
       SET state = 'mismatch', reason = 'mismatch', detail = 'the key is known with other content',
           next_at = NULL, token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
-      WHERE x.id = r.id;
+      WHERE x.id = r.id
+      RETURNING x.*;
     ELSIF r.attempts >= p_attempts_max OR r.crashes >= p_crashes_max THEN
+      -- Whoever ran it would have said so: the last run ended with everybody who could.
+      RETURN QUERY
       UPDATE @schema@.parked x
-      SET state = 'failed', entry = p_entry, next_at = NULL, token = nextval('@schema@.parked_token'),
-          changed_at = clock_timestamp()
-      WHERE x.id = r.id;
+      SET state = 'failed', entry = p_entry, reason = 'crashed',
+          detail = 'the last run ended without a word: its process, or the whole daemon, was gone',
+          next_at = NULL, token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
+      WHERE x.id = r.id
+      RETURNING x.*;
     ELSIF r.body_size > p_body_max THEN
+      RETURN QUERY
       UPDATE @schema@.parked x
       SET state = 'failed', entry = p_entry, reason = 'too_large',
           detail = format('body of %s bytes is over max_message_bytes = %s', r.body_size, p_body_max),
           next_at = NULL, token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
-      WHERE x.id = r.id;
+      WHERE x.id = r.id
+      RETURNING x.*;
     ELSE
       RETURN QUERY
       UPDATE @schema@.parked x

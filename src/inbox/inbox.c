@@ -81,7 +81,8 @@ static const char *const texts[SQL_COUNT] = {
 		"o.key IS NULL AND o.fingerprint = $2::bytea)) RETURNING 1",
 	[SQL_TAKE_DUE] = "SELECT d.id, d.token, d.attempts, d.crashes, d.key, d.fingerprint, "
 			 "d.exchange, d.routing_key, d.redelivered, d.properties, "
-			 "coalesce(d.body, @.parked_body(d.id)) FROM @.take_due($1::integer, $2, $3::integer, "
+			 "CASE WHEN d.state = 'waiting' THEN coalesce(d.body, @.parked_body(d.id)) END, "
+			 "d.state, d.reason, d.detail FROM @.take_due($1::integer, $2, $3::integer, "
 			 "$4::integer, $5::bigint, $6::bigint) d",
 	[SQL_LOOK_OUT] = "SELECT (SELECT (extract(epoch FROM min(next_at) - clock_timestamp()) * 1000)::bigint "
 			 "FROM @.parked WHERE consumer = $1::integer AND state = 'waiting'), "

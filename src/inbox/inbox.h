@@ -150,11 +150,14 @@ struct due {
 	struct bytes key;         /* absent: none */
 	struct bytes fingerprint;
 	struct message message;
+	struct bytes state, reason, detail; /* what the row says now */
 	struct db_result *result; /* owns all of the above */
 };
 
-/* Takes one due message, committed.  *ret_found tells if there was one; due_done frees. */
-enum rc inbox_take_due(struct inbox *x, uint64_t lease_ms, bool *ret_found, struct due *ret,
+/* Takes one due message, committed.  *ret_found tells if there was one; due_done frees.  `ended` is told of
+ * those that were found to need no run and are failed, or a mismatch, now; without their bodies. */
+enum rc inbox_take_due(struct inbox *x, uint64_t lease_ms,
+	void (*ended)(void *arg, const struct due *d), void *arg, bool *ret_found, struct due *ret,
 	struct err *err) MUST_CHECK;
 void due_done(struct due *d);
 

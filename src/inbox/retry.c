@@ -28,48 +28,56 @@ static int64_t number(const struct db_result *res, size_t column)
 	return db_result_int(res, 0, column);
 }
 
-static void read_due(struct due *d, struct db_result *res)
+static void read_due(struct due *d, struct db_result *res, size_t row)
 {
-	struct bytes body = db_result_value(res, 0, 10);
+	struct bytes body = db_result_value(res, row, 10);
 	*d = (struct due){
-		.parked = number(res, 0),
-		.token = number(res, 1),
-		.attempts = (uint32_t)number(res, 2),
-		.crashes = (uint32_t)number(res, 3),
-		.key = db_result_value(res, 0, 4),
-		.fingerprint = db_result_value(res, 0, 5),
+		.parked = db_result_int(res, row, 0),
+		.token = db_result_int(res, row, 1),
+		.attempts = (uint32_t)db_result_int(res, row, 2),
+		.crashes = (uint32_t)db_result_int(res, row, 3),
+		.key = db_result_value(res, row, 4),
+		.fingerprint = db_result_value(res, row, 5),
 		.message =
 			{
-				.exchange = db_result_value(res, 0, 6),
-				.routing_key = db_result_value(res, 0, 7),
-				.redelivered = number(res, 8) != 0,
-				.properties = db_result_value(res, 0, 9),
+				.exchange = db_result_value(res, row, 6),
+				.routing_key = db_result_value(res, row, 7),
+				.redelivered = db_result_int(res, row, 8) != 0,
+				.properties = db_result_value(res, row, 9),
 				.body = body,
 				.body_size = body.size,
 			},
+		.state = db_result_value(res, row, 11),
+		.reason = db_result_value(res, row, 12),
+		.detail = db_result_value(res, row, 13),
 		.result = res,
 	};
 }
 
-enum rc inbox_take_due(
-	struct inbox *x, uint64_t lease_ms, bool *ret_found, struct due *ret, struct err *err)
+enum rc inbox_take_due(struct inbox *x, uint64_t lease_ms,
+	void (*ended)(void *arg, const struct due *d), void *arg, bool *ret_found, struct due *ret,
+	struct err *err)
 {
 	struct number_text id, attempts, crashes, lease, body_max;
-	const struct db_value args[] = {value_int(&id, x->id),
-		value_text(x->consumer->name), value_int(&attempts, retry_attempts_max(x->consumer)),
+	const struct db_value args[] = {value_int(&id, x->id), value_text(x->consumer->name),
+		value_int(&attempts, retry_attempts_max(x->consumer)),
 		value_int(&crashes, x->consumer->crash_limit), value_int(&lease, (int64_t)lease_ms),
 		value_int(&body_max, (int64_t)x->consumer->max_message_bytes)};
 	struct db_result *res = NULL;
 	FAULT("before-due-taken");
 	if (inbox_run(x, SQL_TAKE_DUE, 6, args, &res, err) != RC_OK)
 		return err_ctx(err, "taking a message that is due");
-	*ret_found = db_result_rows(res) == 1;
-	if (*ret_found)
-		FAULT("due-taken");
-	if (*ret_found)
-		read_due(ret, res);
-	else
+	*ret_found = false;
+	for (size_t row = 0; row < db_result_rows(res) && !*ret_found; row++) {
+		read_due(ret, res, row);
+		*ret_found = bytes_equal(ret->state, bytes_str("waiting"));
+		if (!*ret_found)
+			ended(arg, ret);
+	}
+	if (!*ret_found)
 		db_result_free(res);
+	else
+		FAULT("due-taken");
 	return RC_OK;
 }
 

@@ -134,6 +134,21 @@ enum rc retry_repay(struct worker *w, struct err *err)
 	return RC_OK;
 }
 
+/* Nobody else tells of it: whoever ran it last is gone. */
+static void tell_ended(void *arg, const struct due *d)
+{
+	struct worker *w = arg;
+	AUTO(buf) struct buf reason = {0};
+	AUTO(buf) struct buf detail = {0};
+	bool is_mismatch = bytes_equal(d->state, bytes_str("mismatch"));
+	buf_add(&reason, d->reason.data, d->reason.size);
+	buf_add(&detail, d->detail.data, d->detail.size);
+	stats_add(w->slot, is_mismatch ? STATS_mismatches : STATS_failed, 1);
+	w->has_outgoing = w->has_outgoing || !is_mismatch;
+	worker_log(L_WARNING, "parked", d->key, &d->message, d->attempts, buf_str(&reason),
+		buf_str(&detail));
+}
+
 void retry_run(struct worker *w)
 {
 	struct due due;
@@ -141,7 +156,7 @@ void retry_run(struct worker *w)
 	bool found = false;
 	uint64_t lease_ms = w->consumer->handler_timeout_ms + LEASE_MARGIN_MS;
 
-	if (w->db != NULL && inbox_take_due(&w->inbox, lease_ms, &found, &due, &err) != RC_OK)
+	if (w->db != NULL && inbox_take_due(&w->inbox, lease_ms, tell_ended, w, &found, &due, &err) != RC_OK)
 		worker_lost(w, &err);
 	if (w->db != NULL && found) {
 		announce(w, &due);

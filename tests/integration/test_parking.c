@@ -343,10 +343,22 @@ END_TEST
 enum { LEASE_MS = 60000 };
 
 /* Takes one that is due; false if there is none. */
+/* What was ended on the way: key, state, reason. */
+static char ended[256];
+
+static void note_ended(void *arg, const struct due *d)
+{
+	size_t n = strlen(ended);
+	(void)arg;
+	(void)snprintf(ended + n, sizeof ended - n, "%.*s %.*s %.*s;", (int)d->key.size - 1,
+		(const char *)d->key.data + 1, (int)d->state.size, (const char *)d->state.data,
+		(int)d->reason.size, (const char *)d->reason.data);
+}
+
 static bool take(struct due *d)
 {
 	bool found;
-	MUST_OK(inbox_take_due(&world.a.x, LEASE_MS, &found, d, &world.err));
+	MUST_OK(inbox_take_due(&world.a.x, LEASE_MS, note_ended, NULL, &found, d, &world.err));
 	return found;
 }
 
@@ -399,7 +411,7 @@ START_TEST(a_message_is_not_taken_before_its_time_nor_by_another_identity)
 	(void)admin("UPDATE parked SET next_at = now()");
 	world.b.consumer = other_config("  other:\n    queue: q\n    handler: sql\n");
 	session_open(&world.b, NULL);
-	MUST_OK(inbox_take_due(&world.b.x, LEASE_MS, &found, &d, &world.err));
+	MUST_OK(inbox_take_due(&world.b.x, LEASE_MS, note_ended, NULL, &found, &d, &world.err));
 	ck_assert(!found);
 	ck_assert(take(&d));
 	due_done(&d);
@@ -467,6 +479,8 @@ START_TEST(what_needs_no_run_is_ended_on_the_way)
 		admin("SELECT string_agg(key_text(key) || ' ' || state || ' ' || attempts, "
 		      "', ' ORDER BY key) FROM parked"),
 		"died failed 1, last waiting 2, other mismatch 1, used failed 3");
+	/* None of them without a word. */
+	ck_assert_str_eq(ended, "other mismatch mismatch;used failed crashed;died failed crashed;");
 	take_none();
 	inbox_world_end();
 }
