@@ -524,6 +524,7 @@ START_TEST(a_stop_waits_for_no_alarm_and_the_letters_go_another_day)
 	set_alarm(true);
 	daemon_start_main(&w, &d);
 	WAIT_FOR(log_lines(&d, "event=broker_blocked") == 1, 30);
+	WAIT_FOR(parked(&w, "rejected") == 3 && is_settled(w.queue), 30);
 	int64_t begun = now_ms();
 	ck_assert_int_eq(daemon_stop(&d), 0);
 	ck_assert_int_lt(now_ms() - begun, (int64_t)(10000 * wait_factor()));
