@@ -33,7 +33,7 @@ static bool is_plain(const char *entry)
 {
 	static const char *const names[] = {"PATH=", "LANG=", "LC_", "TZ=", "HOME=", "TMPDIR=", "LD_",
 		"CREDENTIALS_DIRECTORY=", "RUNTIME_DIRECTORY=", "SSL_CERT_", "ASAN_OPTIONS=",
-		"UBSAN_OPTIONS=", "LSAN_OPTIONS=", "INBOXD_FAULT"};
+		"UBSAN_OPTIONS=", "LSAN_OPTIONS=", "TSAN_OPTIONS=", "INBOXD_FAULT"};
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
 		if (strncmp(entry, names[i], strlen(names[i])) == 0)
 			return true;

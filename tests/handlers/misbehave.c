@@ -503,6 +503,7 @@ static int32_t do_daemon(struct run *r)
 static void *crash_later(void *ms)
 {
 	(void)usleep((useconds_t)(uintptr_t)ms * 1000);
+	(void)signal(SIGSEGV, SIG_DFL);
 	(void)raise(SIGSEGV);
 	return NULL;
 }

@@ -286,7 +286,7 @@ const amqp_field_value_t *message_header(const amqp_message_t *m, const char *na
 
 void is_text(amqp_bytes_t b, const char *text)
 {
-	ck_assert_msg(b.len == strlen(text) && memcmp(b.bytes, text, b.len) == 0,
+	ck_assert_msg(b.len == strlen(text) && (b.len == 0 || memcmp(b.bytes, text, b.len) == 0),
 		"%.*s instead of %s", (int)b.len, (const char *)b.bytes, text);
 }
 

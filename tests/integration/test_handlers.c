@@ -57,7 +57,7 @@ enum { NEIGHBOURS = 3 }; /* behind each */
 static void publish_among_good_ones(
 	struct world *w, const struct act *acts, size_t n, const char *good)
 {
-	char id[32];
+	char id[40];
 	for (size_t i = 0; i < n; i++) {
 		publish_step(w, acts[i].id, acts[i].step, acts[i].sql);
 		for (int k = 0; k < NEIGHBOURS; k++) {

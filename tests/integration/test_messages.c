@@ -324,7 +324,7 @@ END_TEST
 
 static void publish_rich(struct world *w, int from, int to)
 {
-	char body[1024], names[20][16];
+	char body[1024], names[20][24];
 	amqp_table_entry_t entries[20];
 	memset(body, 'b', sizeof body);
 	for (int k = 0; k < 20; k++) {

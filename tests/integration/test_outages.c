@@ -277,7 +277,7 @@ START_TEST(a_full_disk_is_waited_for)
 	sql(&w, "SELECT 1");
 	daemon_start_main(&w, &d);
 	for (int i = 0; i < 20; i++) {
-		char id[8], body[6000];
+		char id[16], body[6000];
 		for (size_t k = 0; k < sizeof body; k++)
 			body[k] = (char)('a' + random() % 26);
 		(void)snprintf(id, sizeof id, "m%d", i);
