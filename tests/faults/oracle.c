@@ -260,7 +260,10 @@ const char *oracle_look(const struct oracle *o, struct world *w)
 	size_t held = 0;
 	struct queue_state s = queue_state(w->queue);
 	struct told *t = sorted(o);
+	/* One view of all tables: a retry that succeeds moves from one to the other. */
+	sql(w, "BEGIN ISOLATION LEVEL REPEATABLE READ");
 	(void)collect(w, t, o->n);
+	sql(w, "COMMIT");
 	for (size_t i = 0; i < o->n; i++)
 		if (t[i].effects + t[i].parked != 0)
 			held += t[i].copies;

@@ -195,7 +195,7 @@ pid_t role_pid(const struct daemon *d, const char *role);
 void role_kill(const struct daemon *d, const char *role);
 /* Processes in the daemon's session, whoever their parent is now. */
 int session_size(const struct daemon *d);
-/* Resident memory in KiB, most it ever had (is_peak) or now. */
+/* Resident memory in KiB, most it ever had (is_peak) or now; 0 of a process that is ending. */
 int64_t memory_kib(pid_t pid, bool is_peak);
 int open_files(pid_t pid);
 /* CPU time of all its processes, those that have ended included. */
