@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -27,6 +28,9 @@ static struct {
 	uint64_t lost; /* lines that were not taken, since one was taken */
 	bool is_torn;  /* of the last one a part was taken */
 } sink = {.level = L_INFO, .format = LOG_LOGFMT};
+
+/* Of what is lost and torn: a process may have a second thread that logs. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void log_init(enum log_level level, enum log_format format)
 {
@@ -134,8 +138,7 @@ static void add_time(struct buf *line)
 	buf_addf(line, "%.*s.%03ldZ", (int)n, text, now.tv_nsec / 1000000);
 }
 
-/* ---- to standard error, which may be full, closed, or read by nobody ----------------------------
- */
+/* ---- to standard error, which may be full, closed, or read by nobody ------------ */
 
 enum {
 	WAIT_MS = 1000
@@ -191,12 +194,19 @@ static bool emit(struct bytes line)
 	return true;
 }
 
-void log_text(struct bytes text)
+static void emit_locked(struct bytes text)
 {
 	if (emit(text))
 		sink.lost = 0;
 	else
 		sink.lost++;
+}
+
+void log_text(struct bytes text)
+{
+	(void)pthread_mutex_lock(&lock);
+	emit_locked(text);
+	(void)pthread_mutex_unlock(&lock);
 }
 
 static void add_line(struct buf *line, enum log_level level, const char *event,
@@ -219,6 +229,7 @@ static void to_stderr(
 	enum log_level level, const char *event, const struct log_field *fields, size_t n)
 {
 	struct buf lines = {0};
+	(void)pthread_mutex_lock(&lock);
 	const struct log_field lost = LU("lines", sink.lost);
 	if (sink.is_torn)
 		buf_add_str(&lines, "\n");
@@ -226,7 +237,8 @@ static void to_stderr(
 		add_line(&lines, L_WARNING, "log_lines_lost", &lost, 1);
 	add_line(&lines, level, event, fields, n);
 	/* One write, or lines of other processes might come in between. */
-	log_text(buf_bytes(&lines));
+	emit_locked(buf_bytes(&lines));
+	(void)pthread_mutex_unlock(&lock);
 	buf_done(&lines);
 }
 

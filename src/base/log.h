@@ -35,9 +35,9 @@ struct log_field {
 void log_init(enum log_level level, enum log_format format);
 void log_set_role(const char *role, const char *consumer);
 bool log_enabled(enum log_level level);
-/* Writes one line with one write(2) to standard error, if it takes it.  Of one that is full, closed or that
- * nobody reads the work does not depend: a line waits for a second, those behind it not at all, and when
- * one is taken again `log_lines_lost` stands in front of it. */
+/* Writes one line with one write(2) to standard error, if it takes it; any thread may.  Of one that
+ * is full, closed or that nobody reads the work does not depend: a line waits for a second, those
+ * behind it not at all, and when one is taken again `log_lines_lost` stands in front of it. */
 void log_write(enum log_level level, const char *event, const struct log_field *fields, size_t n);
 
 /* The same for text that is made already: whole lines. */
