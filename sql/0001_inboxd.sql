@@ -131,7 +131,7 @@ CREATE UNIQUE INDEX outgoing_parked ON @schema@.outgoing (parked);
 CREATE INDEX outgoing_due ON @schema@.outgoing (consumer, entry, next_at);
 
 -- A message that becomes failed is told to those who watch queues, whoever made it so; one that is
--- failed no longer has nothing left to tell.
+-- failed no longer has nothing left to tell.  What an operator restores has not failed once more.
 CREATE FUNCTION @schema@.tell_failed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF NEW.state = 'failed' THEN
@@ -394,17 +394,19 @@ BEGIN
   outcome := CASE WHEN v_state = 'mismatch' THEN 'mismatch' ELSE 'parked' END;
 END $$;
 
--- Takes one waiting message whose time has come: attempts + 1, a new token, due again after the lease,
--- so that a run that dies counts and nobody runs it twice.  Rows found to need no run are ended on
--- the way: the work already committed, no attempts left, or a body of more than p_body_max bytes.  No
--- row: none is due.
--- p_lock is computed here as in the daemon: the first 8 bytes of SHA-256 over the consumer's id
+-- The lock of a key, as the daemon computes it: the first 8 bytes of SHA-256 over the consumer's id
 -- (4 bytes, big-endian) and the key.
 CREATE FUNCTION @schema@.key_lock(p_consumer integer, p_key bytea) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$
   SELECT ('x' || encode(substr(sha256(int4send(p_consumer) || p_key), 1, 8), 'hex'))::bit(64)::bigint
 $$;
 
+-- Takes one waiting message whose time has come: attempts + 1, a new token, due again after the lease,
+-- so that a run that dies counts and nobody runs it twice.  Rows found to need no run are ended on the
+-- way.  One whose work is committed goes without a word; one with other content than its marker, without
+-- attempts left, or with a body of more than p_body_max bytes is returned, failed or mismatch now, in front
+-- of the one that was taken and still is waiting.  No waiting row: none was taken.  A row that fails or is
+-- taken belongs to p_entry from now on: the entry that parked it may have another name, or be gone.
 CREATE FUNCTION @schema@.take_due(
   p_consumer integer, p_entry text, p_attempts_max integer, p_crashes_max integer, p_lease_ms bigint,
   p_body_max bigint)
@@ -509,7 +511,7 @@ BEGIN
   RETURN 'adopted';
 END $$;
 
--- Gives an attempt back that ended for a reason outside the message.
+-- Gives an attempt back that ended for a reason outside the message; due again after a delay.
 CREATE FUNCTION @schema@.give_back(p_parked bigint, p_token bigint, p_delay_ms bigint) RETURNS void
 LANGUAGE sql AS $$
   UPDATE @schema@.parked
@@ -605,7 +607,7 @@ BEGIN
   RETURN CASE WHEN NOT FOUND THEN 'it is discarded already' END;
 END $$;
 
--- Takes a discarding back: it is failed, whatever it was.
+-- Takes a discarding back: it is failed, whatever it was.  No dead letter tells of that.
 CREATE FUNCTION @schema@.parked_restore(p_id bigint) RETURNS text
 LANGUAGE plpgsql AS $$
 BEGIN

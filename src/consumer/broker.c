@@ -334,8 +334,10 @@ static uint16_t wanted(struct consumer *c, uint64_t now_ms, const char **ret_why
 {
 	bool lacks = lacks_crew(c, now_ms);
 	*ret_why = "";
+	if (c->is_draining)
+		return 0;
 	/* A worker that has just connected may still be unable to write: what is held is its trial. */
-	if (c->is_draining || (c->is_in_doubt && c->window.n_held != 0))
+	if (c->is_in_doubt && c->link != LINK_CONSUMING && c->window.n_held != 0)
 		return 0;
 	if (lacks) {
 		*ret_why = down_reason(c);

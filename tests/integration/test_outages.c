@@ -31,6 +31,25 @@ START_TEST(a_database_that_is_stopped_in_any_way_is_waited_for)
 }
 END_TEST
 
+/* What comes first after a pause is no reason for another one. */
+START_TEST(a_consumer_that_paused_with_nothing_in_hand_pauses_once)
+{
+	struct world w;
+	struct daemon d;
+	world_begin(&w, "idle_pause");
+	daemon_start_main(&w, &d);
+	postgres_stop(&w, "fast");
+	WAIT_FOR(log_lines(&d, "event=paused") == 1, 20);
+	postgres_start(&w);
+	WAIT_FOR(queue_state(w.queue).consumers == 1, 30);
+	publish(&w, w.queue, &(struct msg){.id = "first", .act = "sleep:500"});
+	publish_many(&w, w.queue, "m", 20);
+	WAIT_FOR(effect_keys(&w) == 21 && is_settled(w.queue), 30);
+	ck_assert_int_eq(log_lines(&d, "event=paused"), 1);
+	world_end(&w);
+}
+END_TEST
+
 START_TEST(a_broker_that_is_restarted_or_killed_is_consumed_from_again)
 {
 	struct world w;
@@ -300,6 +319,7 @@ START_TEST(a_full_disk_is_waited_for)
 END_TEST
 
 UNIT_SUITE_TIMEOUT(240, "integration/outages", a_database_that_is_stopped_in_any_way_is_waited_for,
+	a_consumer_that_paused_with_nothing_in_hand_pauses_once,
 	a_broker_that_is_restarted_or_killed_is_consumed_from_again,
 	a_standby_that_was_promoted_is_found_in_the_list_of_hosts,
 	a_database_away_for_30_s_under_load_uses_no_attempt_and_is_worked_with_within_10_s,
