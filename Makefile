@@ -403,6 +403,7 @@ Targets
   check-integration   tests against a private RabbitMQ and PostgreSQL; SUITES=name... for some
   check-faults        a process held at each point of a message's way while something goes away, and
                       all faults at random for INBOXD_FAULT_SECONDS; SUITES=name... for some
+  faults-programs     what check-faults runs; with VARIANT=faults
   check-kills         its kill -9 tests at full size, INBOXD_TEST_MESSAGES=200000
   demo                real messages, duplicates among them, and the sums
   coverage            tests of COVERAGE_OF with line coverage: build/cov/coverage/index.html

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Runs the parts of `make check` one after the other, whatever becomes of each, and ends with their sums.
+# Runs the parts of `make check` one after the other, whatever becomes of each, and ends with what failed
+# and their sums.
 #
 #   tests/check.sh BUILD MAKE-COMMAND... -- PART...
 set -u
@@ -16,6 +17,13 @@ mkdir -p "$build"
 passed=0
 failed=0
 summary=
+failures=
+
+# Check names each test that failed with its place; of another part, how its output ends.
+what_failed() {
+	grep -E '^[^ ]+:[0-9]+:[FE]:' "$build/check-$1.log" ||
+		grep -v '^make' "$build/check-$1.log" | tail -n 5
+}
 
 # Check ends with a line such as "100%: Checks: 7, Failures: 0, Errors: 0"; a part without one counts as
 # one test.
@@ -33,6 +41,7 @@ count() {
 	else
 		line="failed, exit code $code" checks=0 bad=1
 	fi
+	[ "$bad" -eq 0 ] || failures+=$(what_failed "$part")$'\n'
 	passed=$((passed + checks))
 	failed=$((failed + bad))
 	summary+="$part: $line"$'\n'
@@ -52,5 +61,6 @@ for part in "$@"; do
 	wait "$log"
 	count "$part" "$code"
 done
+[ -z "$failures" ] || printf '\nwhat failed:\n%s' "$failures"
 printf '\n%s%d passed, %d failed\n' "$summary" "$passed" "$failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
