@@ -27,7 +27,7 @@ static const char usage[] =
 
 struct options {
 	const char *config;
-	const char *role, *consumer;
+	const char *role, *consumer, *handler;
 	unsigned long index;
 	int check, connect, quiet, print_config;
 };
@@ -57,6 +57,14 @@ static struct config *inherited_config(void)
 	return config;
 }
 
+static int run_worker(
+	const struct options *o, const struct config_consumer *consumer, struct stats_slot *slot)
+{
+	struct handler_copy handler = {.fd = CHILD_HANDLER_FD};
+	(void)snprintf(handler.file.path, sizeof handler.file.path, "%s", o->handler);
+	return worker_main(consumer, &handler, CHILD_CHANNEL_FD, slot);
+}
+
 static int run_role(const struct options *o)
 {
 	struct stats *stats = NULL;
@@ -65,7 +73,7 @@ static int run_role(const struct options *o)
 	if (config == NULL)
 		return EX_CONFIG;
 	const struct config_consumer *consumer = config_find_consumer(config, o->consumer);
-	bool is_worker = strcmp(o->role, "worker") == 0;
+	bool is_worker = o->handler != NULL;
 	int code = EX_SOFTWARE;
 
 	log_init(config->log_level, config->log_format);
@@ -76,7 +84,7 @@ static int run_role(const struct options *o)
 		struct stats_slot *slot = stats_slot_take(stats,
 			is_worker ? STATS_WORKER : STATS_CONSUMER, o->consumer, (uint32_t)o->index);
 		if (slot != NULL)
-			code = is_worker ? worker_main(config, consumer, CHILD_CHANNEL_FD, slot)
+			code = is_worker ? run_worker(o, consumer, slot)
 					 : consumer_main(consumer, CHILD_CHANNEL_FD, slot);
 	}
 	stats_unmap(stats);
@@ -111,6 +119,7 @@ static bool parse(int argc, char **argv, struct options *o)
 		{"role", required_argument, NULL, 'r'},
 		{"consumer", required_argument, NULL, 'n'},
 		{"index", required_argument, NULL, 'i'},
+		{"handler", required_argument, NULL, 'f'},
 		{"version", no_argument, NULL, 'V'},
 		{"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0},
@@ -131,6 +140,9 @@ static bool parse(int argc, char **argv, struct options *o)
 			break;
 		case 'i':
 			o->index = strtoul(optarg, NULL, 10);
+			break;
+		case 'f':
+			o->handler = optarg;
 			break;
 		case 'V':
 			(void)puts("inboxd " INBOXD_VERSION);

@@ -237,6 +237,31 @@ static enum rc copy_to_directory(
 	return RC_OK;
 }
 
+enum rc handler_copy_take(const struct string_list *directories, const char *name,
+	const char *runtime_directory, struct handler_copy *ret, struct err *err)
+{
+	AUTO(buf) struct buf content = {0};
+	struct handler_copy copy = {.fd = -1};
+	if (handler_find(directories, name, &copy.file, err) != RC_OK ||
+		read_file(&copy.file, &content, err) != RC_OK ||
+		check_object(&copy.file, buf_bytes(&content), err) != RC_OK)
+		return err->rc;
+	AUTO(free) char *memfd_name = xasprintf("%s" SUFFIX, name);
+	copy.fd = copy_to_memfd(memfd_name, buf_bytes(&content));
+	if (copy.fd < 0 && copy_to_directory(runtime_directory, buf_bytes(&content), &copy.fd,
+				   err) != RC_OK)
+		return err_ctx(err, "%s", copy.file.path);
+	*ret = copy;
+	return RC_OK;
+}
+
+void handler_copy_done(struct handler_copy *copy)
+{
+	if (copy->fd >= 0)
+		(void)close(copy->fd);
+	copy->fd = -1;
+}
+
 /* ---- loading ------------------------------------------------------------------------- */
 
 /* The loader takes a path that it has loaded before for the same object.  A number that is free
@@ -276,18 +301,17 @@ static enum rc dl_failed(const struct handler_file *file, const char *copy, stru
 	return err_set(err, RC_FATAL, "%s cannot be loaded: %s%s", file->path, text, hint);
 }
 
-static enum rc open_copy(const struct handler_file *file, const char *name,
-	const char *runtime_directory, struct bytes content, void **ret_dl, struct err *err)
+static enum rc open_copy(const struct handler_copy *copy, void **ret_dl, struct err *err)
 {
-	AUTO(free) char *file_name = xasprintf("%s" SUFFIX, name);
 	char path[32];
-	AUTO(fd) int fd = copy_to_memfd(file_name, content);
-	if (fd < 0 && copy_to_directory(runtime_directory, content, &fd, err) != RC_OK)
-		return err_ctx(err, "%s", file->path);
-	fd = unused_name(fd, path);
+	int taken = fcntl(copy->fd, F_DUPFD_CLOEXEC, 0);
+	if (taken < 0)
+		return err_set(err, RC_FATAL, "%s: cannot open the copy: %s", copy->file.path,
+			strerror(errno));
+	AUTO(fd) int fd = unused_name(taken, path);
 	(void)dlerror();
 	*ret_dl = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	return *ret_dl != NULL ? RC_OK : dl_failed(file, path, err);
+	return *ret_dl != NULL ? RC_OK : dl_failed(&copy->file, path, err);
 }
 
 /* The exported symbol, if it is data and as large as it must be. */
@@ -352,17 +376,10 @@ static enum rc find_entries(void *dl, struct inboxd_handler *ret, struct err *er
 	return copy_entries(symbol, size, ret, err);
 }
 
-enum rc handler_load(const struct string_list *directories, const char *name,
-	const char *runtime_directory, struct handler *ret, struct err *err)
+enum rc handler_load_copy(const struct handler_copy *copy, struct handler *ret, struct err *err)
 {
-	AUTO(buf) struct buf content = {0};
-	struct handler h = {.dl = NULL};
-
-	if (handler_find(directories, name, &h.file, err) != RC_OK ||
-		read_file(&h.file, &content, err) != RC_OK ||
-		check_object(&h.file, buf_bytes(&content), err) != RC_OK ||
-		open_copy(&h.file, name, runtime_directory, buf_bytes(&content), &h.dl, err) !=
-			RC_OK)
+	struct handler h = {.file = copy->file};
+	if (open_copy(copy, &h.dl, err) != RC_OK)
 		return err->rc;
 	if (find_entries(h.dl, &h.entries, err) != RC_OK) {
 		(void)dlclose(h.dl);
@@ -370,6 +387,17 @@ enum rc handler_load(const struct string_list *directories, const char *name,
 	}
 	*ret = h;
 	return RC_OK;
+}
+
+enum rc handler_load(const struct string_list *directories, const char *name,
+	const char *runtime_directory, struct handler *ret, struct err *err)
+{
+	struct handler_copy copy;
+	if (handler_copy_take(directories, name, runtime_directory, &copy, err) != RC_OK)
+		return err->rc;
+	enum rc rc = handler_load_copy(&copy, ret, err);
+	handler_copy_done(&copy);
+	return rc;
 }
 
 void handler_unload(struct handler *h)

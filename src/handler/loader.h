@@ -15,6 +15,12 @@ struct handler_file {
 	int64_t mtime_ns;
 };
 
+/* A file as it was at one moment, where nobody can change it. */
+struct handler_copy {
+	struct handler_file file;
+	int fd; /* read-only, and sealed where it is a memfd; owned */
+};
+
 struct handler {
 	struct inboxd_handler entries; /* a copy; what an older handler does not have is zero */
 	struct handler_file file;
@@ -30,10 +36,18 @@ enum rc handler_find(const struct string_list *directories, const char *name,
 bool handler_file_equal(const struct handler_file *a, const struct handler_file *b);
 
 /* Finds, checks (owner root or our user; file and directories above not writable by others; ELF
- * for this machine; whole, not truncated), copies into a sealed memfd (a file in runtime_directory
- * where a memfd cannot be loaded from), loads the copy RTLD_NOW|RTLD_LOCAL, checks symbol, ABI
- * number and sizes.  RC_FATAL; every refusal says which file and what to do.  What happens to the
- * file later does not reach the loaded handler. */
+ * for this machine; whole, not truncated) and copies into a sealed memfd (a file in
+ * runtime_directory where a memfd cannot be loaded from).  RC_FATAL; every refusal says which file
+ * and what to do.  Runs nothing of the handler's. */
+enum rc handler_copy_take(const struct string_list *directories, const char *name,
+	const char *runtime_directory, struct handler_copy *ret, struct err *err) MUST_CHECK;
+/* {.fd = -1} is fine.  What was loaded from it stays. */
+void handler_copy_done(struct handler_copy *copy);
+
+/* Loads RTLD_NOW|RTLD_LOCAL and checks symbol, ABI number and sizes.  RC_FATAL. */
+enum rc handler_load_copy(
+	const struct handler_copy *copy, struct handler *ret, struct err *err) MUST_CHECK;
+/* Both, for who needs it once. */
 enum rc handler_load(const struct string_list *directories, const char *name,
 	const char *runtime_directory, struct handler *ret, struct err *err) MUST_CHECK;
 /* Nothing of the handler may be in use any more.  NULL and {0} are fine. */

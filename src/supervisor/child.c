@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LAST_FIXED_FD = CHILD_STATS_FD, MOST_ENVIRONMENT = 1024 };
+enum { LAST_FIXED_FD = CHILD_HANDLER_FD, MOST_ENVIRONMENT = 1024 };
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define INBOXD_IS_SANITIZED
@@ -66,15 +66,17 @@ static void environment_for(const struct child_spec *spec, char *out[MOST_ENVIRO
 /* First out of the way, then into place, so that no move overwrites what is still to be moved. */
 static bool place_descriptors(const struct child_spec *spec)
 {
-	const int from[] = {spec->channel_fd, spec->config_fd, spec->stats_fd};
-	int spare[3];
-	for (int i = 0; i < 3; i++)
+	const int from[] = {spec->channel_fd, spec->config_fd, spec->stats_fd,
+		spec->handler != NULL ? spec->handler->fd : -1};
+	const int n = spec->handler != NULL ? 4 : 3;
+	int spare[4];
+	for (int i = 0; i < n; i++)
 		if ((spare[i] = fcntl(from[i], F_DUPFD_CLOEXEC, LAST_FIXED_FD + 1)) < 0)
 			return false;
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < n; i++)
 		if (dup2(spare[i], CHILD_CHANNEL_FD + i) < 0)
 			return false;
-	return close_range(LAST_FIXED_FD + 1, ~0u, 0) == 0;
+	return close_range((unsigned)(CHILD_CHANNEL_FD + n), ~0u, 0) == 0;
 }
 
 static void reset_signals(void)
@@ -126,7 +128,9 @@ _Noreturn static void become(const struct child_spec *spec, pid_t parent)
 	char *environment[MOST_ENVIRONMENT];
 	(void)snprintf(index, sizeof index, "%u", spec->index);
 	char *argv[] = {word(spec->title), word("--role"), word(spec->role), word("--consumer"),
-		word(spec->consumer), word("--index"), index, NULL};
+		word(spec->consumer), word("--index"), index,
+		spec->handler != NULL ? word("--handler") : NULL,
+		spec->handler != NULL ? word(spec->handler->file.path) : NULL, NULL};
 
 	environment_for(spec, environment);
 	(void)setpgid(0, 0);

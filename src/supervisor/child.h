@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Starting a process of ours: fork, exec of this very program, three descriptors in fixed places, all
+/* Starting a process of ours: fork, exec of this very program, descriptors in fixed places, all
  * others closed, its own process group, and death with its parent. */
 #ifndef INBOXD_SUPERVISOR_CHILD_H
 #define INBOXD_SUPERVISOR_CHILD_H
 
 #include "base/err.h"
 #include "config/config.h"
+#include "handler/loader.h"
 
 #include <sys/types.h>
 
 /* Where a child finds what it was given. */
-enum { CHILD_CHANNEL_FD = 3, CHILD_CONFIG_FD = 4, CHILD_STATS_FD = 5 };
+enum { CHILD_CHANNEL_FD = 3, CHILD_CONFIG_FD, CHILD_STATS_FD, CHILD_HANDLER_FD };
 
 struct child_spec {
 	const char *role;  /* "consumer", "worker" */
@@ -18,6 +19,7 @@ struct child_spec {
 	const char *consumer;
 	uint32_t index;
 	int channel_fd, config_fd, stats_fd;
+	const struct handler_copy *handler; /* NULL: it loads none */
 	const struct string_list *forget; /* environment variables it must not see */
 	uint64_t memory_limit; /* bytes; 0: none */
 	bool is_plain_environment;        /* sees only what every program needs */

@@ -89,15 +89,15 @@ enum rc unit_new(sd_event *event, struct stats *stats, int stats_fd, const struc
 			      KILL_GRACE_MS;
 	u->memory_limit = consumer->memory_max + MESSAGE_COPIES * largest(consumer);
 	u->stuck_limit_ms = STUCK_MS + 2 * (uint64_t)consumer->broker->connect_timeout_ms;
-	u->consumer_config_fd = u->worker_config_fd = u->control_fd = -1;
+	u->consumer_config_fd = u->worker_config_fd = u->control_fd = u->handler.fd = -1;
 	u->consumer.unit = u;
 	u->workers = xcalloc(u->n_workers, sizeof *u->workers);
 	for (uint32_t i = 0; i < u->n_workers; i++)
 		u->workers[i] = (struct member){.unit = u, .is_worker = true, .index = i};
 	copy_list(&u->forget, &config->env_used);
 
-	enum rc rc = handler_find(
-		&config->handler_directories, consumer->handler, &u->handler_file, err);
+	enum rc rc = handler_copy_take(&config->handler_directories, consumer->handler,
+		config->runtime_directory, &u->handler, err);
 	if (rc == RC_OK)
 		rc = config_fd(config, CONFIG_FOR_CONSUMER, u->name, &u->consumer_config_fd, err);
 	if (rc == RC_OK)
@@ -136,6 +136,7 @@ void unit_free(struct unit *u)
 	close_if(u->consumer_config_fd);
 	close_if(u->worker_config_fd);
 	close_if(u->control_fd);
+	handler_copy_done(&u->handler);
 	free(u->workers);
 	free(u->print);
 	free(u->name);
@@ -151,7 +152,7 @@ bool unit_is_same(
 	if (strcmp(print, u->print) != 0)
 		return false;
 	return handler_find(&config->handler_directories, consumer->handler, &file, &err) == RC_OK &&
-	       handler_file_equal(&file, &u->handler_file);
+	       handler_file_equal(&file, &u->handler.file);
 }
 
 /* ---- deaths ------------------------------------------------------------------------------------------ */
@@ -344,6 +345,7 @@ static enum rc start_member(struct member *m, int channel_fd, struct err *err)
 		.channel_fd = channel_fd,
 		.config_fd = m->is_worker ? u->worker_config_fd : u->consumer_config_fd,
 		.stats_fd = u->stats_fd,
+		.handler = m->is_worker ? &u->handler : NULL,
 		.forget = &u->forget,
 		.is_plain_environment = !m->is_worker,
 		.memory_limit = m->is_worker ? u->memory_limit : 0,

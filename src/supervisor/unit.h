@@ -45,7 +45,7 @@ struct unit {
 	struct unit *successor; /* takes its place once it is down; owned */
 	char *name;
 	char *print; /* to see whether a new configuration differs */
-	struct handler_file handler_file;
+	struct handler_copy handler; /* what a worker is started with, whatever becomes of the file */
 	uint32_t n_workers;
 	uint64_t handler_limit_ms; /* a handler that runs longer is killed */
 	uint64_t memory_limit;     /* bytes that a worker may hold while its handler runs */

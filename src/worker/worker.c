@@ -354,7 +354,7 @@ static void after_entry(void *arg)
 	surroundings_require(&w->surroundings, w->db != NULL ? db_conn_fd(w->db) : -1);
 }
 
-int worker_main(const struct config *config, const struct config_consumer *consumer, int channel_fd,
+int worker_main(const struct config_consumer *consumer, struct handler_copy *handler, int channel_fd,
 	struct stats_slot *slot)
 {
 	struct worker w = {
@@ -370,8 +370,9 @@ int worker_main(const struct config *config, const struct config_consumer *consu
 	int code = EX_CONFIG;
 
 	channel_init(&w.channel, channel_fd);
-	if (handler_load(&config->handler_directories, consumer->handler, config->runtime_directory,
-		    &w.handler, &err) != RC_OK) {
+	enum rc loaded = handler_load_copy(handler, &w.handler, &err);
+	handler_copy_done(handler);
+	if (loaded != RC_OK) {
 		say_down(&w, &err);
 		(void)!channel_flush(&w.channel);
 		channel_done(&w.channel);

@@ -5,9 +5,11 @@
 
 #include "base/stats.h"
 #include "config/config.h"
+#include "handler/loader.h"
 
-/* Runs until the consumer closes the channel; returns the exit code.  channel_fd is taken. */
-int worker_main(const struct config *config, const struct config_consumer *consumer, int channel_fd,
+/* Runs until the consumer closes the channel; returns the exit code.  The copy and channel_fd are
+ * taken. */
+int worker_main(const struct config_consumer *consumer, struct handler_copy *handler, int channel_fd,
 	struct stats_slot *slot);
 
 #endif

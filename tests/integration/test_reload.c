@@ -190,6 +190,40 @@ START_TEST(a_bad_file_is_refused_by_name_and_reason_and_the_old_handler_works_on
 }
 END_TEST
 
+static void make_next(const struct world *w)
+{
+	copy_over(w, "effect_next");
+}
+
+START_TEST(a_worker_that_is_started_again_has_the_handler_of_the_last_reload)
+{
+	static void (*const make[])(const struct world *w) = {make_next, make_text, make_gone};
+	enum { N = sizeof make / sizeof make[0] };
+	struct world w;
+	struct daemon d;
+	char id[16];
+	begin_changing(&w, &d, "again", "");
+	for (int i = 0; i < N; i++) {
+		pid_t worker = role_pid(&d, "inboxd: worker main/1");
+		make[i](&w);
+		ck_assert_int_eq(kill(worker, SIGKILL), 0);
+		WAIT_FOR(log_lines(&d, "event=process_died") > i, 20);
+		(void)snprintf(id, sizeof id, "m%d", i);
+		publish_one(&w, id);
+		WAIT_FOR(effects_like(&w, id) == 1, 20);
+	}
+	ck_assert_int_eq(sql_int(&w, "SELECT count(DISTINCT pid) FROM effect"), N);
+	ck_assert_int_eq(log_lines(&d, "event=process_died"), N);
+	make_next(&w);
+	reload(&d, TAKEN);
+	publish_one(&w, "good");
+	WAIT_FOR(effects_like(&w, "next good") == 1 && is_settled(w.queue), 30);
+	ck_assert_int_eq(effects(&w), N + 1);
+	ck_assert_int_eq(parked(&w, NULL), 0);
+	world_end(&w);
+}
+END_TEST
+
 /* ---- configurations ------------------------------------------------------------------------------ */
 
 static void write_shape(struct world *w, int workers, int prefetch, int batch)
@@ -276,5 +310,6 @@ END_TEST
 UNIT_SUITE_TIMEOUT(180, "integration/reload",
 	a_file_copied_over_a_running_handler_harms_no_message_and_is_used_after_a_reload,
 	a_bad_file_is_refused_by_name_and_reason_and_the_old_handler_works_on,
+	a_worker_that_is_started_again_has_the_handler_of_the_last_reload,
 	reloads_under_load_that_change_workers_prefetch_and_batches_lose_and_repeat_nothing,
 	a_consumer_comes_and_goes_by_reload_and_the_other_is_not_touched)
