@@ -202,13 +202,6 @@ static void emit_locked(struct bytes text)
 		sink.lost++;
 }
 
-void log_text(struct bytes text)
-{
-	(void)pthread_mutex_lock(&lock);
-	emit_locked(text);
-	(void)pthread_mutex_unlock(&lock);
-}
-
 static void add_line(struct buf *line, enum log_level level, const char *event,
 	const struct log_field *fields, size_t n)
 {
@@ -290,4 +283,17 @@ void log_write(enum log_level level, const char *event, const struct log_field *
 		to_journal(level, event, fields, n);
 	else
 		to_stderr(level, event, fields, n);
+}
+
+void log_text(enum log_level level, const char *event, struct bytes text)
+{
+	if (text.size == 0)
+		return;
+	if (sink.format == LOG_JSON) {
+		log_event(level, event, LB("text", text));
+		return;
+	}
+	(void)pthread_mutex_lock(&lock);
+	emit_locked(text);
+	(void)pthread_mutex_unlock(&lock);
 }

@@ -40,8 +40,9 @@ bool log_enabled(enum log_level level);
  * behind it not at all, and when one is taken again `log_lines_lost` stands in front of it. */
 void log_write(enum log_level level, const char *event, const struct log_field *fields, size_t n);
 
-/* The same for text that is made already: whole lines. */
-void log_text(struct bytes text);
+/* Whole lines made for people, as they are; where programs read, one event with all of them.  Nothing
+ * for none. */
+void log_text(enum log_level level, const char *event, struct bytes text);
 
 const char *log_level_name(enum log_level level);
 

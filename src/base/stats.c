@@ -149,3 +149,13 @@ const char *stats_counter_help(enum stats_counter c)
 	};
 	return texts[c];
 }
+
+const char *stats_consumer_state_name(uint64_t state)
+{
+	static const char *const names[] = {
+#define X(state, name) [state] = name,
+		STATS_CONSUMER_STATES(X)
+#undef X
+	};
+	return state < sizeof names / sizeof names[0] ? names[state] : "?";
+}

@@ -54,6 +54,21 @@ enum stats_role { STATS_FREE, STATS_SUPERVISOR, STATS_CONSUMER, STATS_WORKER };
 /* The gauge `leaving`. */
 enum leaving { LEAVING_NOT, LEAVING_MEMORY, LEAVING_AGE, LEAVING_CHANGED };
 
+/* The gauge `state` of a consumer, and its name. */
+#define STATS_CONSUMER_STATES(X) \
+	X(CONSUMER_STARTING, "starting") \
+	X(CONSUMER_CONNECTING, "connecting") \
+	X(CONSUMER_PAUSED, "paused") /* no worker can work, or no room for what is parked */ \
+	X(CONSUMER_CONSUMING, "consuming") \
+	X(CONSUMER_DRAINING, "draining") \
+	X(CONSUMER_BREAKER_OPEN, "breaker open") /* one message at a time is tried */
+
+enum consumer_state {
+#define X(state, name) state,
+	STATS_CONSUMER_STATES(X)
+#undef X
+};
+
 enum stats_counter {
 #define X(name, help) STATS_##name,
 	STATS_COUNTERS(X)
@@ -89,6 +104,8 @@ void stats_slot_release(struct stats_slot *slot);
 
 const char *stats_counter_name(enum stats_counter c);
 const char *stats_counter_help(enum stats_counter c);
+/* "?" for a state of a later inboxd. */
+const char *stats_consumer_state_name(uint64_t state);
 
 static inline void stats_add(struct stats_slot *slot, enum stats_counter c, uint64_t n)
 {

@@ -14,24 +14,14 @@
 
 enum { STEP_AT_LEAST_MS = 1000, TIMER_ACCURACY_US = 1000 };
 
-const char *consumer_state_name(enum consumer_state s)
-{
-	static const char *const names[] = {
-		[CONSUMER_STARTING] = "starting",
-		[CONSUMER_CONNECTING] = "connecting",
-		[CONSUMER_PAUSED] = "paused",
-		[CONSUMER_CONSUMING] = "consuming",
-		[CONSUMER_DRAINING] = "draining",
-	};
-	return (size_t)s < sizeof names / sizeof names[0] ? names[s] : "?";
-}
-
 static enum consumer_state state_of(const struct consumer *c)
 {
 	if (c->is_draining)
 		return CONSUMER_DRAINING;
 	if (c->mq == NULL)
 		return CONSUMER_CONNECTING;
+	if (c->breaker.is_open)
+		return CONSUMER_BREAKER_OPEN;
 	return c->link == LINK_CONSUMING ? CONSUMER_CONSUMING : CONSUMER_PAUSED;
 }
 

@@ -7,16 +7,6 @@
 #include "base/stats.h"
 #include "config/config.h"
 
-/* Values of the counter `state`, for status lines. */
-enum consumer_state {
-	CONSUMER_STARTING,
-	CONSUMER_CONNECTING,
-	CONSUMER_PAUSED, /* connected; no worker can work */
-	CONSUMER_CONSUMING,
-	CONSUMER_DRAINING,
-};
-const char *consumer_state_name(enum consumer_state s);
-
 /* Runs until the supervisor tells it to drain or is gone; returns the exit code.  control_fd is taken. */
 int consumer_main(const struct config_consumer *config, int control_fd, struct stats_slot *slot);
 

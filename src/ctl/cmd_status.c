@@ -10,16 +10,7 @@
 
 #include "base/fd.h"
 #include "base/stats.h"
-#include "consumer/consumer.h"
 #include "ctl/table.h"
-
-static const char *const state_names[] = {
-	[CONSUMER_STARTING] = "starting",
-	[CONSUMER_CONNECTING] = "connecting",
-	[CONSUMER_PAUSED] = "paused",
-	[CONSUMER_CONSUMING] = "consuming",
-	[CONSUMER_DRAINING] = "draining",
-};
 
 /* What is summed over a consumer and its workers. */
 static const enum stats_counter summed[] = {STATS_processed, STATS_unkeyed,
@@ -42,10 +33,7 @@ static bool is_alive(const struct stats_slot *slot)
 
 static const char *state_of(const struct stats_slot *slot)
 {
-	uint64_t state = stats_get(slot, STATS_state);
-	if (!is_alive(slot))
-		return "not running";
-	return state < sizeof state_names / sizeof state_names[0] ? state_names[state] : "?";
+	return is_alive(slot) ? stats_consumer_state_name(stats_get(slot, STATS_state)) : "not running";
 }
 
 static bool is_of(const struct stats_slot *slot, enum stats_role role, const char *name)

@@ -9,12 +9,13 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LAST_FIXED_FD = CHILD_HANDLER_FD, MOST_ENVIRONMENT = 1024 };
+enum { LAST_FIXED_FD = CHILD_HANDLER_FD, MOST_ENVIRONMENT = 1024, MOST_SAID = 64 << 10 };
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define INBOXD_IS_SANITIZED
@@ -157,15 +158,25 @@ enum rc child_start(const struct child_spec *spec, pid_t *ret, struct err *err)
 	return RC_OK;
 }
 
-int child_run(const char *const argv[], unsigned timeout_s)
+/* To a file, not a pipe: a child of its own that outlives it would keep a pipe open. */
+static void read_said(int fd, struct buf *ret)
+{
+	ssize_t n = fd >= 0 ? pread(fd, buf_reserve(ret, MOST_SAID), MOST_SAID, 0) : 0;
+	ret->size += n > 0 ? (size_t)n : 0;
+}
+
+int child_run(const char *const argv[], unsigned timeout_s, struct buf *ret_said)
 {
 	int status;
+	AUTO(fd) int said = memfd_create("inboxd-check", MFD_CLOEXEC);
 	pid_t pid = fork();
 	if (pid < 0)
 		return -1;
 	if (pid == 0) {
 		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 		reset_signals();
+		if (said >= 0)
+			(void)dup2(said, STDERR_FILENO);
 		(void)alarm(timeout_s); /* outlives exec; SIGALRM ends it */
 		(void)execv(self, (char *const *)(uintptr_t)argv);
 		_exit(71);
@@ -173,5 +184,6 @@ int child_run(const char *const argv[], unsigned timeout_s)
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
 			return -1;
+	read_said(said, ret_said);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }

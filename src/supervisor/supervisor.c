@@ -47,26 +47,23 @@ static void wake(void *arg)
 
 /* ---- configuration ------------------------------------------------------------------------------ */
 
-/* Handlers and their options, in a process that may be lost; it writes what is wrong to stderr. */
-static bool handlers_are_good(const char *config_path)
+/* Handlers and their options, in a process that may be lost. */
+static bool handlers_are_good(const char *config_path, struct buf *errors)
 {
 	const char *const argv[] = {"inboxd", "--check", "--quiet", "-c", config_path, NULL};
-	return child_run(argv, CHECK_TIMEOUT_S) == EX_OK;
+	return child_run(argv, CHECK_TIMEOUT_S, errors) == EX_OK;
 }
 
 static struct config *load(const char *config_path)
 {
 	AUTO(buf) struct buf errors = {0};
 	struct config *config = config_load(config_path, &errors);
-	if (config == NULL) {
-		log_text(buf_bytes(&errors));
-		return NULL;
-	}
-	if (!handlers_are_good(config_path)) {
-		config_free(config);
-		return NULL;
-	}
-	return config;
+	bool is_good = config != NULL && handlers_are_good(config_path, &errors);
+	log_text(is_good ? L_WARNING : L_ERROR, "configuration", buf_bytes(&errors));
+	if (is_good)
+		return config;
+	config_free(config);
+	return NULL;
 }
 
 /* ---- status ----------------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 /* ---- what the broker gives out again and again ----------------------------------- */
@@ -223,7 +224,11 @@ START_TEST(a_stopped_consumer_that_holds_nothing_asks_the_broker_for_one_message
 	struct world w;
 	struct daemon d;
 	char file[320];
+	const char *const status[] = {"status", NULL};
+	char runtime[340];
 	world_begin(&w, "asking");
+	(void)snprintf(runtime, sizeof runtime, "%s/run-inboxd", w.dir);
+	ck_assert_int_eq(mkdir(runtime, 0755), 0); /* as systemd makes it */
 	config_main(&w, "%s", "    breaker: {failures: 3, pause: 300ms}\n    prefetch: 3\n");
 	publish_failing(&w, file, sizeof file);
 	daemon_start_main(&w, &d);
@@ -231,9 +236,11 @@ START_TEST(a_stopped_consumer_that_holds_nothing_asks_the_broker_for_one_message
 	/* What was not asked for has not been given out. */
 	ck_assert_int_le(queue_state(w.queue).unacked, 1);
 	ck_assert_int_eq(in_queue(&w) + (int)parked(&w, NULL) >= 40, 1);
+	ck_assert_int_eq(inboxctl(&w, "inboxd", status), 1);
 	touch(file);
 	WAIT_FOR(is_settled(w.queue), 30);
 	ck_assert_int_eq(effects(&w) + parked(&w, NULL), 40);
+	WAIT_FOR(inboxctl(&w, "inboxd", status) == 0, 10);
 	world_end(&w);
 }
 END_TEST

@@ -226,6 +226,42 @@ END_TEST
 
 /* ---- configurations ------------------------------------------------------------------------------ */
 
+/* Lines of the log that a program which reads JSON lines would choke on. */
+static int lines_for_people(const struct daemon *d)
+{
+	FILE *f = fopen(d->log, "r");
+	char line[8192];
+	int n = 0;
+	ck_assert_ptr_nonnull(f);
+	while (fgets(line, sizeof line, f) != NULL)
+		n += line[0] != '{' || strstr(line, "}\n") == NULL;
+	(void)fclose(f);
+	return n;
+}
+
+START_TEST(what_is_wrong_with_a_new_configuration_is_one_json_line_where_the_log_is_json)
+{
+	struct world w;
+	struct daemon d;
+	world_begin(&w, "wrong");
+	config_write(&w, "inboxd", "log: {format: json}\n",
+		"  main: {queue: %s, handler: effect, options: {table: %s.effect}}\n", w.queue,
+		w.name);
+	daemon_start_main(&w, &d);
+	config_write(&w, "inboxd", "log: {format: json}\n", "  main: {queue: %s, handlr: effect}\n",
+		w.queue);
+	reload(&d, "\"event\":\"reload_refused\"");
+	config_write(&w, "inboxd", "log: {format: json}\n",
+		"  main: {queue: %s, handler: sql, options: {statment: SELECT 1}}\n", w.queue);
+	reload(&d, "\"event\":\"reload_refused\"");
+	ck_assert_int_eq(log_lines(&d, "\"event\":\"configuration\""), 2);
+	ck_assert_int_eq(log_lines(&d, "main.handler is missing"), 1);
+	ck_assert_int_eq(log_lines(&d, "statment"), 1);
+	ck_assert_int_eq(lines_for_people(&d), 0);
+	world_end(&w);
+}
+END_TEST
+
 static void write_shape(struct world *w, int workers, int prefetch, int batch)
 {
 	config_write(w, "inboxd", "",
@@ -311,5 +347,6 @@ UNIT_SUITE_TIMEOUT(180, "integration/reload",
 	a_file_copied_over_a_running_handler_harms_no_message_and_is_used_after_a_reload,
 	a_bad_file_is_refused_by_name_and_reason_and_the_old_handler_works_on,
 	a_worker_that_is_started_again_has_the_handler_of_the_last_reload,
+	what_is_wrong_with_a_new_configuration_is_one_json_line_where_the_log_is_json,
 	reloads_under_load_that_change_workers_prefetch_and_batches_lose_and_repeat_nothing,
 	a_consumer_comes_and_goes_by_reload_and_the_other_is_not_touched)

@@ -130,6 +130,25 @@ START_TEST(json_lines_are_json_whatever_they_quote)
 }
 END_TEST
 
+START_TEST(text_for_people_is_lines_and_one_event_for_programs)
+{
+	enum json_kind kind;
+	struct buf text = {0};
+	catch (L_INFO, LOG_LOGFMT);
+	log_text(L_ERROR, "configuration", bytes_str("a.yaml:1:2: no\n  ^\n"));
+	log_text(L_ERROR, "configuration", bytes_str(""));
+	ck_assert_str_eq(caught(), "a.yaml:1:2: no\n  ^\n");
+	catch (L_INFO, LOG_JSON);
+	log_text(L_ERROR, "configuration", bytes_str("a.yaml:1:2: no\n  ^\n"));
+	const char *line = caught();
+	ck_assert(bytes_equal(json_member(line, "/level", &kind), bytes_str("\"error\"")));
+	ck_assert(bytes_equal(json_member(line, "/event", &kind), bytes_str("\"configuration\"")));
+	json_unescape(json_member(line, "/text", &kind), &text);
+	ck_assert_str_eq(buf_str(&text), "a.yaml:1:2: no\n  ^\n");
+	buf_done(&text);
+}
+END_TEST
+
 START_TEST(an_unreachable_journal_is_no_reason_to_lose_the_line)
 {
 	catch (L_INFO, LOG_JOURNAL);
@@ -215,6 +234,7 @@ END_TEST
 UNIT_SUITE("base/log", writes_one_line_per_event, keeps_quiet_below_its_level,
 	leaves_out_absent_fields_and_keeps_empty_ones, a_value_cannot_forge_a_line_or_a_field,
 	escapes_what_is_not_utf8_or_would_steer_a_terminal, json_lines_are_json_whatever_they_quote,
+	text_for_people_is_lines_and_one_event_for_programs,
 	an_unreachable_journal_is_no_reason_to_lose_the_line, a_closed_log_harms_nothing,
 	a_log_that_nobody_reads_holds_nobody_up_and_tells_later_what_was_lost,
 	a_full_disk_under_the_log_harms_nothing)
