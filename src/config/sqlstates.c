@@ -16,6 +16,12 @@ static bool is_sqlstate(const char *text)
 	return n == 2 || n == 5;
 }
 
+/* Success, a warning, no data: nothing fails with these. */
+static bool is_no_error(const char *state)
+{
+	return state[0] == '0' && state[1] <= '2';
+}
+
 static bool read_entry(struct reading *r, const struct yaml_node *key,
 	const struct yaml_node *value, struct config_sqlstate *ret)
 {
@@ -26,6 +32,11 @@ static bool read_entry(struct reading *r, const struct yaml_node *key,
 		read_hint(r,
 			"five digits and capitals, as in 23505, or two for a whole class, as in "
 			"23");
+		return false;
+	}
+	if (is_no_error(key->text)) {
+		read_error(r, key->place, "is the SQLSTATE of no error");
+		read_hint(r, "classes 00, 01 and 02 are success, warnings and \"no data\"");
 		return false;
 	}
 	bool is_reject = value->kind == NODE_SCALAR && strcmp(value->text, "reject") == 0;

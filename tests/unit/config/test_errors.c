@@ -127,6 +127,11 @@ START_TEST(refuses_sqlstates_that_are_none_and_words_that_say_nothing)
 		{"retry: {sqlstates: {235: reject}}", 25, "retry.sqlstates.235 is no SQLSTATE",
 			"five digits and capitals, as in 23505, or two for a whole class, as in "
 			"23"},
+		{"retry: {sqlstates: {01: reject}}", 25, "retry.sqlstates.01 is the SQLSTATE of no error",
+			"classes 00, 01 and 02 are success, warnings and \"no data\""},
+		{"retry: {sqlstates: {00000: retry}}", 25,
+			"retry.sqlstates.00000 is the SQLSTATE of no error",
+			"classes 00, 01 and 02 are success, warnings and \"no data\""},
 		{"retry: {sqlstates: {23505: ignore}}", 32,
 			"retry.sqlstates.23505 must be retry or reject",
 			"retry: it may pass; reject: this message can never succeed"},
