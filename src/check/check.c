@@ -34,19 +34,34 @@ static void report_all(struct verdicts *v, struct buf *errors)
 	v->has_error = true;
 }
 
+/* Its addresses are one broker's, so a queue is the same queue wherever it is found. */
+static void check_uris(const struct config_broker *b, struct buf *errors)
+{
+	struct mq_uri first, uri;
+	struct err err;
+	size_t n_good = 0;
+	for (size_t i = 0; i < b->uris.n; i++) {
+		if (mq_uri_parse(b->uris.items[i], &uri, &err) != RC_OK)
+			config_error(b->origin, "uri", i, err.text, errors);
+		else if (n_good++ == 0)
+			first = uri;
+		else if (strcmp(uri.vhost, first.vhost) != 0)
+			config_error(b->origin, "uri", i,
+				"has another virtual host than those before it; all are to lead to the "
+				"same queues",
+				errors);
+	}
+	explicit_bzero(&first, sizeof first);
+	explicit_bzero(&uri, sizeof uri);
+}
+
 /* What can be told without a server. */
 static void check_addresses(struct verdicts *v, const struct config *config)
 {
 	AUTO(buf) struct buf errors = {0};
-	struct mq_uri uri;
 	struct err err;
-	for (size_t i = 0; i < config->n_brokers; i++) {
-		const struct config_broker *b = config->brokers[i];
-		for (size_t j = 0; j < b->uris.n; j++)
-			if (mq_uri_parse(b->uris.items[j], &uri, &err) != RC_OK)
-				config_error(b->origin, "uri", j, err.text, &errors);
-		explicit_bzero(&uri, sizeof uri);
-	}
+	for (size_t i = 0; i < config->n_brokers; i++)
+		check_uris(config->brokers[i], &errors);
 	for (size_t i = 0; i < config->n_databases; i++) {
 		const struct config_database *d = config->databases[i];
 		if (db_check_conninfo(d, &err) != RC_OK)

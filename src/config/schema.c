@@ -457,7 +457,7 @@ static const struct option worker[] = {
 	{.name = "memory_max",
 		.type = OPTION_SIZE,
 		IN(config_consumer, memory_max),
-		.min = 16 * MIB,
+		.min = 32 * MIB,
 		.max = 1024 * GIB,
 		.def = "512MiB",
 		.help = "memory of a worker, beside what messages need"},

@@ -11,6 +11,12 @@ enum { STREAM_PENDING_MAX = 1 << 20 };
 
 /* ---- a message that is held -------------------------------------------------------------------- */
 
+/* What we did not declare ourselves may be a quorum queue. */
+static bool may_count(const struct config_topology *t)
+{
+	return !t->declare || strcmp(t->type, "quorum") == 0;
+}
+
 static void finish(struct consumer *c, struct entry *e)
 {
 	struct reader r = reader_of(buf_bytes(&e->message));
@@ -23,7 +29,8 @@ static void finish(struct consumer *c, struct entry *e)
 		return;
 	}
 	source_message_init(&sm, &m);
-	if (redelivery_is_often(&sm.props, m.redelivered, c->config->delivery_limit))
+	if (redelivery_is_often(&sm.props, m.redelivered, may_count(&c->config->topology),
+		    c->config->delivery_limit))
 		e->flags |= ITEM_KEEP_FIRST;
 	buf_clear(&c->key);
 	switch (key_extract(&c->config->key, &sm, &c->key, &err)) {

@@ -91,8 +91,10 @@ static enum rc transact(struct doing *d, const char *ids, struct db_result **ret
 		rc = db_exec(d->db, sql, 1, &arg, false, ret, err);
 	if (rc == RC_OK)
 		return commit(d->db, err);
-	if (db_tx_state(d->db) != DB_TX_NONE)
-		(void)!db_exec(d->db, "ROLLBACK", 0, NULL, false, NULL, NULL);
+	struct err ignored;
+	enum db_tx_state state = db_tx_state(d->db);
+	if (state != DB_TX_NONE && state != DB_TX_LOST)
+		(void)!db_exec(d->db, "ROLLBACK", 0, NULL, false, NULL, &ignored);
 	return rc;
 }
 
@@ -103,6 +105,8 @@ static enum rc do_some(struct doing *d, const char *ids, struct err *err)
 	AUTO(result) struct db_result *res = NULL;
 	enum rc rc = RC_RETRY;
 	for (int tries = 0; tries < MOST_TRIES; tries++) {
+		db_result_free(res);
+		res = NULL;
 		rc = transact(d, ids, &res, err);
 		if (rc == RC_OK || !db_error_is_serialization(err->sqlstate))
 			break;
@@ -214,8 +218,10 @@ static int act_on_group(struct doing *d, const struct parked_args *a)
 		struct bytes ids = db_result_value(some, 0, 0);
 		if (ids.data == NULL)
 			return report(d);
-		if (do_some(d, (const char *)ids.data, &err) != RC_OK)
+		if (do_some(d, (const char *)ids.data, &err) != RC_OK) {
+			(void)report(d); /* what was done stays done */
 			return ctl_fail_err(d->ctl, &err);
+		}
 		free(last);
 		last = xstrdup((const char *)db_result_value(some, 0, 1).data);
 	}

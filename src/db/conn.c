@@ -159,12 +159,28 @@ enum rc db_take_begin(struct db_conn *c, struct err *err)
 	return rc == RC_OK && !c->keep_statements ? db_next(c, NULL, err) : rc;
 }
 
+/* Where a character of ours cannot be stored, an error's text could never be parked. */
+static enum rc check_encoding(PGconn *pg, struct err *err)
+{
+	const char *encoding = PQparameterStatus(pg, "server_encoding");
+	if (encoding == NULL || strcmp(encoding, "UTF8") == 0 || strcmp(encoding, "SQL_ASCII") == 0)
+		return RC_OK;
+	return err_set(err, RC_FATAL,
+		"its encoding is %s, which cannot hold every text: create it with ENCODING 'UTF8' "
+		"(SQL_ASCII will do too)",
+		encoding);
+}
+
 enum rc db_conn_open(const struct config_database *database, const char *application_name,
 	struct db_conn **ret, struct err *err)
 {
 	PGconn *pg = NULL;
 	if (db_connect(database, application_name, &pg, err) != RC_OK)
 		return err_ctx(err, "database \"%s\"", database->name);
+	if (check_encoding(pg, err) != RC_OK) {
+		PQfinish(pg);
+		return err_ctx(err, "database \"%s\"", database->name);
+	}
 
 	struct db_conn *c = xcalloc(1, sizeof *c);
 	c->pg = pg;

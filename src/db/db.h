@@ -45,8 +45,8 @@ void db_conn_on_silence(struct db_conn *c, bool (*on_silence)(void *arg), void *
 uint32_t db_patience_for(uint32_t statement_ms);
 
 /* What a session of ours is doing that does not answer, as seen from another one, made for it and closed
- * again; it takes twice connect_timeout_ms at most.  A pooler hides which session it is: there any of this
- * user's that waits counts. */
+ * again; it takes about twice connect_timeout_ms at most for each address of the server, and what looking up
+ * its name takes.  A pooler hides which session it is: there any of this user's that waits counts. */
 enum db_seen {
 	DB_SEEN_NOTHING, /* the server does not answer either */
 	DB_SEEN_OTHER,   /* it answers; the session runs something, or is not there any more */

@@ -5,7 +5,8 @@
 
 #include "base/clock.h"
 
-enum { PIECE = 65536 }; /* of a body; small beside the send buffer */
+/* Of a body, unless the broker wants smaller frames; small beside the send buffer. */
+enum { PIECE = 65536, FRAME_OVERHEAD = 8 };
 
 enum rc mq_confirm_select(struct mq_conn *c, struct err *err)
 {
@@ -33,8 +34,11 @@ static enum rc send_header(struct mq_conn *c, void *properties, uint64_t body_si
 
 static enum rc send_body(struct mq_conn *c, struct bytes body, struct err *err)
 {
+	size_t most = (size_t)amqp_get_frame_max(c->amqp) - FRAME_OVERHEAD;
+	if (most > PIECE)
+		most = PIECE;
 	while (body.size != 0) {
-		size_t n = body.size < PIECE ? body.size : PIECE;
+		size_t n = body.size < most ? body.size : most;
 		const amqp_frame_t frame = {
 			.frame_type = AMQP_FRAME_BODY,
 			.channel = MQ_CHANNEL,
@@ -58,13 +62,14 @@ static enum rc send_message(struct mq_conn *c, const amqp_basic_publish_t *m, vo
 }
 
 /* What cannot be a message is refused before the first byte of it is sent. */
-static enum rc check(const amqp_basic_publish_t *m, struct bytes properties, struct err *err)
+static enum rc check(struct mq_conn *c, const amqp_basic_publish_t *m, struct bytes properties,
+	struct err *err)
 {
 	enum { FRAME_AND_HEADER = 20 };
 	if (m->exchange.len > MQ_SHORT_MAX || m->routing_key.len > MQ_SHORT_MAX)
 		return err_set(err, RC_REJECT, "exchange and routing key have at most %d bytes",
 			MQ_SHORT_MAX);
-	if (properties.size > MQ_FRAME_MAX - FRAME_AND_HEADER)
+	if (properties.size > (size_t)(amqp_get_frame_max(c->amqp) - FRAME_AND_HEADER))
 		return err_set(err, RC_REJECT, "the properties (%zu bytes) do not fit a frame",
 			properties.size);
 	return RC_OK;
@@ -78,7 +83,7 @@ enum rc mq_publish(struct mq_conn *c, struct bytes exchange, struct bytes routin
 		.routing_key = mq_amqp_bytes(routing_key),
 		.mandatory = 1,
 	};
-	enum rc rc = check(&m, properties, err);
+	enum rc rc = check(c, &m, properties, err);
 	if (rc != RC_OK)
 		return rc;
 	if (!c->is_channel_open && !c->is_lost)

@@ -2,16 +2,19 @@
 /* fork and exec. */
 #include "supervisor/child.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -165,25 +168,45 @@ static void read_said(int fd, struct buf *ret)
 	ret->size += n > 0 ? (size_t)n : 0;
 }
 
-int child_run(const char *const argv[], unsigned timeout_s, struct buf *ret_said)
+/* What runs in it may ignore signals and reset alarms: only we hold it to its time. */
+static bool wait_for(pid_t pid, uint64_t until_ms, bool (*may_go_on)(void), int *ret_status)
 {
-	int status;
+	enum { LOOK_EVERY_MS = 50 };
+	AUTO(fd) int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	struct pollfd ended = {.fd = fd, .events = POLLIN};
+	for (;;) {
+		pid_t found = waitpid(pid, ret_status, WNOHANG);
+		if (found == pid)
+			return true;
+		if ((found < 0 && errno != EINTR) || clock_ms() >= until_ms || !may_go_on())
+			return false;
+		(void)poll(&ended, 1, LOOK_EVERY_MS);
+	}
+}
+
+int child_run(const char *const argv[], unsigned timeout_s, bool (*may_go_on)(void),
+	struct buf *ret_said)
+{
+	int status = 0;
 	AUTO(fd) int said = memfd_create("inboxd-check", MFD_CLOEXEC);
 	pid_t pid = fork();
 	if (pid < 0)
 		return -1;
 	if (pid == 0) {
 		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		(void)setpgid(0, 0);
 		reset_signals();
 		if (said >= 0)
 			(void)dup2(said, STDERR_FILENO);
-		(void)alarm(timeout_s); /* outlives exec; SIGALRM ends it */
 		(void)execv(self, (char *const *)(uintptr_t)argv);
 		_exit(71);
 	}
-	while (waitpid(pid, &status, 0) < 0)
+	(void)setpgid(pid, pid);
+	bool has_ended = wait_for(pid, clock_ms() + timeout_s * 1000ull, may_go_on, &status);
+	(void)kill(-pid, SIGKILL); /* what it left behind, too */
+	while (!has_ended && waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
-			return -1;
+			break;
 	read_said(said, ret_said);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+	return has_ended && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }

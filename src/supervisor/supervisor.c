@@ -47,11 +47,29 @@ static void wake(void *arg)
 
 /* ---- configuration ------------------------------------------------------------------------------ */
 
+/* Who stops us stops those that check the configuration for us, too: their failing says nothing then. */
+static bool is_stop_pending(void)
+{
+	sigset_t pending;
+	return sigpending(&pending) == 0 &&
+	       (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
+}
+
+static bool may_go_on(void)
+{
+	return !is_stop_pending();
+}
+
 /* Handlers and their options, in a process that may be lost. */
 static bool handlers_are_good(const char *config_path, struct buf *errors)
 {
 	const char *const argv[] = {"inboxd", "--check", "--quiet", "-c", config_path, NULL};
-	return child_run(argv, CHECK_TIMEOUT_S, errors) == EX_OK;
+	int code = child_run(argv, CHECK_TIMEOUT_S, may_go_on, errors);
+	if (code < 0 && may_go_on())
+		buf_addf(errors,
+			"%s: the check of the handlers was lost, or took more than %d s and was ended\n",
+			config_path, CHECK_TIMEOUT_S);
+	return code == EX_OK;
 }
 
 static struct config *load(const char *config_path)
@@ -336,14 +354,6 @@ static void block_signals(void)
 		(void)sigaddset(&set, wanted[i]);
 	(void)sigprocmask(SIG_BLOCK, &set, NULL);
 	(void)signal(SIGPIPE, SIG_IGN);
-}
-
-/* Who stops us stops those that check the configuration for us, too: their failing says nothing then. */
-static bool is_stop_pending(void)
-{
-	sigset_t pending;
-	return sigpending(&pending) == 0 &&
-	       (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
 }
 
 static bool set_up_events(struct supervisor *s)

@@ -9,7 +9,7 @@ static const char *reason_of(const struct host_item *item)
 	if (item->verdict == HOST_BROKEN)
 		return "broken";
 	if (strcmp(item->sqlstate, "57014") == 0)
-		return park_reason_name(PARK_TIMED_OUT); /* the only cancel there is: statement_timeout */
+		return park_reason_name(PARK_TIMED_OUT); /* statement_timeout; or somebody cancelled it */
 	if (item->sqlstate[0] != '\0')
 		return "sql_error";
 	return item->verdict == HOST_REJECT ? "rejected" : "retry";

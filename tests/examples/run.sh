@@ -63,6 +63,9 @@ quietly "$root/usr/local/sbin/inboxd" --config "$root/inboxd.yaml" --check
 sed 's/limit: 100/limit: much/' "$root/inboxd.yaml" >"$root/wrong.yaml"
 "$root/usr/local/sbin/inboxd" --config "$root/wrong.yaml" --check >"$root/log" 2>&1 && fail "a wrong option passes --check"
 grep -q 'wrong.yaml:6:.*limit is a number above 0' "$root/log" || fail "the wrong option is not told: $(cat "$root/log")"
+sed 's|uri: amqp://localhost|uri: [amqp://a/shop, amqp://b/shop, amqp://c/other]|' "$root/inboxd.yaml" >"$root/wrong.yaml"
+"$root/usr/local/sbin/inboxd" --config "$root/wrong.yaml" --check >"$root/log" 2>&1 && fail "two virtual hosts pass --check"
+grep -q 'wrong.yaml:1:.*another virtual host' "$root/log" || fail "the virtual host is not told: $(cat "$root/log")"
 
 [ "$failed" = 0 ] && echo "check-examples: ok"
 exit "$failed"

@@ -228,6 +228,28 @@ START_TEST(a_message_is_discarded_restored_and_tried_again_with_all_its_attempts
 }
 END_TEST
 
+START_TEST(a_session_lost_half_way_is_an_error_that_says_so)
+{
+	struct world w;
+	struct daemon d;
+	world_begin(&w, "lost");
+	char id[32];
+	park_some(&w, &d, 1);
+	(void)snprintf(id, sizeof id, "%s", id_of(&w, "bad0"));
+	sql(&w,
+		"CREATE FUNCTION leave() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM "
+		"pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(60); RETURN NEW; END $$");
+	sql(&w, "ALTER FUNCTION leave() SECURITY DEFINER");
+	sql(&w, "CREATE TRIGGER leave BEFORE UPDATE ON parked FOR EACH ROW EXECUTE FUNCTION leave()");
+	EXPECT(EX_UNAVAILABLE, "terminating connection", "parked", "discard", id);
+	EXPECT(EX_UNAVAILABLE, "terminating connection", "parked", "discard", "--all", "--yes");
+	ck_assert_ptr_nonnull(strstr(said, "discarded 0"));
+	sql(&w, "DROP FUNCTION leave() CASCADE");
+	EXPECT(0, "discarded 1", "parked", "discard", id);
+	world_end(&w);
+}
+END_TEST
+
 START_TEST(a_waiting_message_is_due_now_and_keeps_its_attempts)
 {
 	struct world w;
@@ -443,6 +465,7 @@ END_TEST
 UNIT_SUITE_TIMEOUT(120, "integration/operators",
 	a_retry_gives_the_handler_exactly_what_the_first_delivery_gave,
 	a_message_is_discarded_restored_and_tried_again_with_all_its_attempts,
+	a_session_lost_half_way_is_an_error_that_says_so,
 	a_waiting_message_is_due_now_and_keeps_its_attempts,
 	what_cannot_be_tried_again_is_refused_with_what_to_do,
 	what_a_worker_has_in_hand_is_refused_and_not_waited_for,

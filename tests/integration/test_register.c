@@ -160,6 +160,25 @@ static enum rc check_schema_of(const struct config_consumer *c)
 	return rc;
 }
 
+START_TEST(a_database_whose_encoding_cannot_hold_every_text_is_refused)
+{
+	inbox_world_begin("");
+	struct config_database latin = *world.a.consumer->database;
+	struct db_conn *db = NULL;
+	(void)admin("CREATE DATABASE latin_%s ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' "
+		    "TEMPLATE template0",
+		world.schema);
+	latin.conninfo = xasprintf("%s dbname=latin_%s", latin.conninfo, world.schema);
+	ck_assert_int_eq(db_conn_open(&latin, "test", &db, &world.err), RC_FATAL);
+	says("its encoding is LATIN1");
+	says("ENCODING 'UTF8'");
+	ck_assert_ptr_null(db);
+	free(latin.conninfo);
+	(void)admin("DROP DATABASE latin_%s", world.schema);
+	inbox_world_end();
+}
+END_TEST
+
 START_TEST(a_missing_schema_is_named_with_what_to_do)
 {
 	inbox_world_begin("");
@@ -298,6 +317,7 @@ UNIT_SUITE_TIMEOUT(60, "inbox/register", the_same_consumer_is_the_same_every_tim
 	another_queue_under_the_same_name_is_refused_and_both_are_named,
 	what_an_operator_accepts_is_the_same_consumer_from_then_on,
 	entries_may_share_an_identity_if_they_make_the_same_keys, two_that_come_at_once_become_one,
+	a_database_whose_encoding_cannot_hold_every_text_is_refused,
 	a_missing_schema_is_named_with_what_to_do,
 	more_keys_at_once_than_the_server_can_lock_are_refused,
 	nothing_outside_our_transactions_can_write,

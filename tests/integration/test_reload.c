@@ -224,6 +224,30 @@ START_TEST(a_worker_that_is_started_again_has_the_handler_of_the_last_reload)
 }
 END_TEST
 
+/* What the supervisor waits for is held to its time by the supervisor, and a stop does not wait for it. */
+START_TEST(a_check_that_never_ends_is_ended_and_delays_no_stop)
+{
+	struct world w;
+	struct daemon d;
+	begin_changing(&w, &d, "hangs", "");
+	copy_over(&w, "check_hangs");
+	int before = log_lines(&d, REFUSED);
+	ck_assert_int_eq(kill(d.pid, SIGHUP), 0);
+	publish_one(&w, "meanwhile");
+	WAIT_FOR(effects_like(&w, "meanwhile") == 1, 20);
+	ck_assert_int_eq(log_lines(&d, REFUSED), before);
+	WAIT_FOR(log_lines(&d, REFUSED) > before, 60);
+	ck_assert_int_eq(log_lines(&d, "the check of the handlers was lost, or took more than"), 1);
+	int members = session_size(&d);
+	ck_assert_int_eq(kill(d.pid, SIGHUP), 0);
+	WAIT_FOR(session_size(&d) > members, 20); /* it is being checked again */
+	ck_assert_int_eq(kill(d.pid, SIGTERM), 0);
+	ck_assert_int_eq(daemon_wait(&d, 10), 0);
+	ck_assert_int_eq(session_size(&d), 0);
+	world_end(&w);
+}
+END_TEST
+
 /* ---- configurations ------------------------------------------------------------------------------ */
 
 /* Lines of the log that a program which reads JSON lines would choke on. */
@@ -347,6 +371,7 @@ UNIT_SUITE_TIMEOUT(180, "integration/reload",
 	a_file_copied_over_a_running_handler_harms_no_message_and_is_used_after_a_reload,
 	a_bad_file_is_refused_by_name_and_reason_and_the_old_handler_works_on,
 	a_worker_that_is_started_again_has_the_handler_of_the_last_reload,
+	a_check_that_never_ends_is_ended_and_delays_no_stop,
 	what_is_wrong_with_a_new_configuration_is_one_json_line_where_the_log_is_json,
 	reloads_under_load_that_change_workers_prefetch_and_batches_lose_and_repeat_nothing,
 	a_consumer_comes_and_goes_by_reload_and_the_other_is_not_touched)

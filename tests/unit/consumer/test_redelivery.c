@@ -4,6 +4,8 @@
 #include "base/fd.h"
 #include "unit.h"
 
+static bool may_count = true;
+
 /* Property list with nothing but a header table. */
 static bool is_often(struct buf *table, bool redelivered, uint32_t limit)
 {
@@ -13,7 +15,7 @@ static bool is_often(struct buf *table, bool redelivered, uint32_t limit)
 	p.text[PROP_HEADERS] = buf_bytes(table);
 	props_encode(&raw, table->size != 0 ? &p : &(struct props){.present = 0});
 	ck_assert(props_decode(buf_bytes(&raw), &read));
-	return redelivery_is_often(&read, redelivered, limit);
+	return redelivery_is_often(&read, redelivered, may_count, limit);
 }
 
 static bool is_often_with(const char *header, int64_t count, bool redelivered, uint32_t limit)
@@ -52,6 +54,15 @@ START_TEST(any_redelivery_is_often_where_the_broker_does_not_count)
 }
 END_TEST
 
+START_TEST(a_count_in_a_queue_that_counts_nothing_is_somebody_elses)
+{
+	may_count = false;
+	ck_assert(is_often_with("x-delivery-count", 1, true, 20));
+	ck_assert(is_often_with("x-acquired-count", 1, true, 20));
+	ck_assert(!is_often_with("x-delivery-count", 99, false, 20));
+}
+END_TEST
+
 START_TEST(what_was_only_given_back_is_not_often_where_that_is_counted_apart)
 {
 	ck_assert(!is_often_with("x-acquired-count", 50, true, 20));
@@ -62,6 +73,7 @@ START_TEST(what_was_only_given_back_is_not_often_where_that_is_counted_apart)
 }
 END_TEST
 
-UNIT_SUITE("consumer/redelivery", a_first_delivery_is_never_often_whatever_its_headers_say,
+UNIT_SUITE("consumer/redelivery", a_count_in_a_queue_that_counts_nothing_is_somebody_elses,
+	a_first_delivery_is_never_often_whatever_its_headers_say,
 	half_of_the_limit_is_often, any_redelivery_is_often_where_the_broker_does_not_count,
 	what_was_only_given_back_is_not_often_where_that_is_counted_apart)
