@@ -176,12 +176,12 @@ static void take_start_ok(struct fake_broker *f, int fd)
 	buf_done(&payload);
 }
 
-static void send_tune(int fd, uint16_t heartbeat_s)
+static void send_tune(const struct fake_broker *f, int fd)
 {
 	struct buf a = {0}, out = {0};
 	buf_add_u16(&a, 2047);
-	buf_add_u32(&a, 131072);
-	buf_add_u16(&a, heartbeat_s);
+	buf_add_u32(&a, f->frame_max != 0 ? f->frame_max : 131072);
+	buf_add_u16(&a, f->heartbeat_s);
 	add_method(&out, 0, METHOD(10, 30), buf_bytes(&a));
 	fake_send(fd, &out);
 	buf_done(&a);
@@ -201,7 +201,7 @@ void fake_login(struct fake_broker *f, int fd)
 	struct buf out = {0};
 	fake_greet(fd);
 	take_start_ok(f, fd);
-	send_tune(fd, f->heartbeat_s);
+	send_tune(f, fd);
 	CHECK(fake_receive(fd, NULL) == METHOD(10, 31));
 	CHECK(fake_receive(fd, NULL) == METHOD(10, 40));
 	add_method(&out, 0, METHOD(10, 41), bytes_of("", 1));

@@ -13,6 +13,7 @@ struct fake_broker {
 	int listener;
 	uint16_t port;
 	uint16_t heartbeat_s; /* offered in tune; 0: none */
+	uint32_t frame_max;   /* the same; 0: 131072 */
 	void (*script)(struct fake_broker *f, int fd);
 	pthread_t thread;
 	uint8_t sasl[256]; /* the response of the last login */

@@ -293,6 +293,47 @@ static uint32_t negotiated(uint16_t server, uint32_t ours)
 	return s;
 }
 
+/* ---- frames ------------------------------------------------------------------------------- */
+
+enum { SMALL_FRAME = 4096, FRAME_OVERHEAD = 8, LARGE_BODY = 100000 };
+static size_t body_bytes, largest_piece;
+
+static void measuring_script(struct fake_broker *f, int fd)
+{
+	struct buf payload = {0};
+	fake_accept(f, fd);
+	while (body_bytes < LARGE_BODY) {
+		buf_clear(&payload);
+		uint32_t type = fake_receive(fd, &payload);
+		if (type == 0)
+			break;
+		if (type != 3)
+			continue;
+		body_bytes += payload.size;
+		largest_piece = payload.size > largest_piece ? payload.size : largest_piece;
+	}
+	buf_done(&payload);
+}
+
+START_TEST(a_body_goes_out_in_frames_as_small_as_the_broker_wants_them)
+{
+	static uint8_t body[LARGE_BODY];
+	struct fake_broker f;
+	struct err err;
+	fake_start(&f, measuring_script);
+	f.frame_max = SMALL_FRAME;
+	struct mq_conn *c = opened(&f.broker);
+	body_bytes = largest_piece = 0;
+	ck_assert_int_eq(mq_publish(c, bytes_str(""), bytes_str("q"), bytes_of(no_properties, 2),
+				 bytes_of(body, sizeof body), &err),
+		RC_OK);
+	fake_stop(&f);
+	mq_conn_close(c, false);
+	ck_assert_uint_eq(body_bytes, LARGE_BODY);
+	ck_assert_uint_eq(largest_piece, SMALL_FRAME - FRAME_OVERHEAD);
+}
+END_TEST
+
 START_TEST(the_smaller_heartbeat_counts_and_none_is_ours)
 {
 	ck_assert_uint_eq(negotiated(60, 15), 15);
@@ -562,7 +603,9 @@ UNIT_SUITE("mq/conn", a_refused_connection_names_the_address_and_the_reason,
 	a_server_of_another_kind_is_recognised, an_unknown_host_is_named, uris_are_tried_by_number,
 	password_file_goes_before_password_before_uri,
 	a_missing_password_file_is_named_and_may_come_later, a_bad_uri_is_for_a_person,
-	a_mechanism_that_is_not_offered_is_named, the_smaller_heartbeat_counts_and_none_is_ours,
+	a_mechanism_that_is_not_offered_is_named,
+	a_body_goes_out_in_frames_as_small_as_the_broker_wants_them,
+	the_smaller_heartbeat_counts_and_none_is_ours,
 	heartbeats_are_sent_and_answered_ones_keep_the_connection,
 	a_silent_broker_is_lost_after_two_heartbeats,
 	publishing_to_a_frozen_broker_ends_within_two_heartbeats,
