@@ -7,6 +7,7 @@
 #include "base/fd.h"
 #include "base/stats.h"
 #include "ipc/channel.h"
+#include "handler/loader.h"
 #include "ipc/protocol.h"
 #include "message/props.h"
 
@@ -34,27 +35,30 @@ static struct {
 
 /* ---- the process ----------------------------------------------------------------------------- */
 
-_Noreturn static void become_worker(int channel_fd, int config_fd, int stats_fd)
+_Noreturn static void become_worker(
+	int channel_fd, int config_fd, int stats_fd, const struct handler_copy *handler)
 {
-	const int from[] = {channel_fd, config_fd, stats_fd};
+	const int from[] = {channel_fd, config_fd, stats_fd, handler->fd};
+	enum { N = sizeof from / sizeof from[0] };
 	char path[1024];
-	int spare[3], null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	int spare[N], null = open("/dev/null", O_WRONLY | O_CLOEXEC);
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getenv("INBOXD_TEST_VERBOSE") == NULL)
 		(void)dup2(null, STDERR_FILENO);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < N; i++)
 		spare[i] = fcntl(from[i], F_DUPFD_CLOEXEC, SPARE_FD);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < N; i++)
 		(void)dup2(spare[i], CHANNEL_FD + i);
 	(void)snprintf(path, sizeof path, "%s/inboxd", getenv("INBOXD_TEST_BUILD"));
 	(void)execl(path, "inboxd", "--role", "worker", "--consumer", "main", "--index", "0",
-		(char *)NULL);
+		"--handler", handler->file.path, (char *)NULL);
 	_exit(127);
 }
 
 static void start_worker(void)
 {
 	AUTO(buf) struct buf text = {0};
+	struct handler_copy handler;
 	int ends[2], config_fd;
 	memset(&w, 0, sizeof w);
 	config_print(world.config, CONFIG_FOR_WORKER, "main", &text);
@@ -62,11 +66,14 @@ static void start_worker(void)
 	MUST_OK(stats_create(&w.stats_fd, &w.stats, &world.err));
 	w.slot = stats_slot_take(w.stats, STATS_WORKER, "main", 0);
 	MUST_OK(channel_pair(ends, &world.err));
+	MUST_OK(handler_copy_take(&world.config->handler_directories,
+		world.config->consumers[0]->handler, "/tmp", &handler, &world.err));
 	w.pid = fork();
 	if (w.pid == 0)
-		become_worker(ends[1], config_fd, w.stats_fd);
+		become_worker(ends[1], config_fd, w.stats_fd, &handler);
 	(void)close(ends[1]);
 	(void)close(config_fd);
+	handler_copy_done(&handler);
 	channel_init(&w.channel, ends[0]);
 }
 
