@@ -3,6 +3,7 @@
 #include "config/check.h"
 
 #include "base/fd.h"
+#include "config/scalar.h"
 
 /* ---- broker -------------------------------------------------------------------------------- */
 
@@ -293,6 +294,40 @@ static void check_time(struct reading *r, const struct level *at, const struct c
 	read_leave(r, mark);
 }
 
+/* To a round number of some unit, for people. */
+static uint64_t rounded_up(uint64_t ms)
+{
+	static const uint64_t units[] = {86400000, 3600000, 60000, 1000};
+	size_t i = 0;
+	while (i + 1 < sizeof units / sizeof units[0] && ms <= 2 * units[i])
+		i++;
+	return (ms + units[i] - 1) / units[i] * units[i];
+}
+
+/* What comes again while a message may still be tried, or be held by a daemon that the broker has not
+ * given up yet, must find the key. */
+static void check_keep(struct reading *r, const struct level *at, const struct config_consumer *c)
+{
+	uint64_t tries_ms = (uint64_t)c->handler_timeout_ms * (1 + c->retry_immediate + c->n_retry_delays);
+	for (size_t i = 0; i < c->n_retry_delays; i++)
+		tries_ms += c->retry_delays_ms[i] * (100 + c->retry_jitter_percent) / 100;
+	uint64_t held_ms = c->broker != NULL ? c->broker->consumer_timeout_ms : 0;
+	uint64_t least_ms = tries_ms > held_ms ? tries_ms : held_ms;
+	if (c->keep_s == 0 || UINT64_C(1000) * c->keep_s >= least_ms)
+		return;
+	AUTO(buf) struct buf enough = {0};
+	scalar_add_duration(&enough, rounded_up(least_ms));
+	const struct yaml_node *keep = yaml_find(yaml_find(at->own, "retention"), "keep");
+	size_t mark = read_enter(r, "retention.keep");
+	read_error(r, keep != NULL ? keep->place : at->place, "is too short: %s would do",
+		buf_str(&enough));
+	read_hint(r, "%s",
+		tries_ms > held_ms
+			? "so long may the tries of a message take: handler_timeout for each, and retry.delays"
+			: "so long may another daemon hold a copy: consumer_timeout of the broker");
+	read_leave(r, mark);
+}
+
 /* With 0 the broker drops what it gives out once and gets back: nothing could keep it first. */
 static void check_delivery_limit(
 	struct reading *r, const struct yaml_node *topology, const struct config_consumer *c)
@@ -320,6 +355,7 @@ void check_consumer(struct reading *r, const struct level *at, struct config_con
 	check_rules(r, at, c);
 	find_servers(r, at, c);
 	check_time(r, at, c);
+	check_keep(r, at, c);
 	check_delivery_limit(r, topology, c);
 	check_no_circle(r, at, c);
 	if (c->topology.type != NULL && strcmp(c->topology.type, "quorum") == 0 &&
@@ -333,25 +369,31 @@ void check_consumer(struct reading *r, const struct level *at, struct config_con
 
 /* ---- identities ---------------------------------------------------------------------------- */
 
+static const char *difference(const struct config_consumer *a, const struct config_consumer *b)
+{
+	if (strcmp(a->key.text, b->key.text) != 0 || a->key.on_missing != b->key.on_missing)
+		return "key rule";
+	if (strcmp(a->fingerprint.text, b->fingerprint.text) != 0)
+		return "fingerprint rule";
+	return a->keep_s != b->keep_s ? "retention" : NULL;
+}
+
 static void check_pair(
 	struct reading *r, const struct config_consumer *a, const struct config_consumer *b)
 {
 	const struct level *at = &b->origin->level;
-	const char *what = "key";
 	if (a->key.text == NULL || b->key.text == NULL || a->fingerprint.text == NULL ||
 		b->fingerprint.text == NULL)
 		return;
-	if (strcmp(a->key.text, b->key.text) == 0 && a->key.on_missing == b->key.on_missing) {
-		if (strcmp(a->fingerprint.text, b->fingerprint.text) == 0)
-			return;
-		what = "fingerprint";
-	}
+	const char *what = difference(a, b);
+	if (what == NULL)
+		return;
 	const struct yaml_node *identity = yaml_find(at->own, "identity");
 	diag_add(r->diags, identity != NULL ? identity->place : at->place,
-		"consumers.%s shares the identity \"%s\" with consumers.%s, but not its %s rule",
+		"consumers.%s shares the identity \"%s\" with consumers.%s, but not its %s",
 		b->name, b->identity, a->name, what);
 	diag_hint(r->diags,
-		"give both the same key, on_missing_key and fingerprint, or this one an "
+		"give both the same key, on_missing_key, fingerprint and retention, or this one an "
 		"identity of its own");
 }
 

@@ -109,6 +109,7 @@ struct config_consumer {
 	uint32_t breaker_failures; /* parked in a row */
 	uint32_t breaker_pause_ms;
 	uint32_t parked_max;
+	uint32_t keep_s; /* how long a key is known at least; 0: for ever */
 	struct {
 		char *exchange;    /* NULL: nothing is sent */
 		char *routing_key; /* NULL: the message's own */
@@ -116,8 +117,7 @@ struct config_consumer {
 	uint64_t memory_max;    /* of a worker, in bytes */
 	uint32_t recycle_after; /* messages; 0: never */
 	struct config_topology topology;
-	struct options
-		*options; /* the handler's own; never NULL; empty in a consumer process's copy */
+	struct options *options; /* the handler's own; never NULL; empty in the copies of all but workers */
 	/* Canonical text of everything that the processes of this consumer run by - its own
 	 * options, its broker and database, handler directories, log, stop_timeout: a reload
 	 * touches the consumer iff these differ.  Holds secrets.  NULL in the copies of the roles.
@@ -157,11 +157,12 @@ enum config_part {
 	CONFIG_FOR_PEOPLE,   /* everything, secrets masked as ******** */
 	CONFIG_FOR_CONSUMER, /* one consumer with its broker, no database; secrets shown */
 	CONFIG_FOR_WORKER,   /* one consumer with its database, no broker; secrets shown */
+	CONFIG_FOR_JANITOR,  /* all, but no broker and no handler's options; secrets shown */
 	CONFIG_COMPLETE, /* all of it (or one consumer with all that is its own); secrets shown */
 };
 /* Writes YAML that config_parse reads back.  consumer is NULL for all of them, as for
- * CONFIG_FOR_PEOPLE. A consumer process gets no handler's options: they are none of its business
- * and may hold secrets. */
+ * CONFIG_FOR_PEOPLE. Only workers get the handlers' options: they are nobody else's business and may
+ * hold secrets. */
 void config_print(
 	const struct config *c, enum config_part part, const char *consumer, struct buf *out);
 

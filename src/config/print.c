@@ -207,7 +207,9 @@ static void put_number(struct printing *p, const struct option *o, const void *b
 		return;
 	}
 	uint32_t value = *(const uint32_t *)field_of(base, o->offset);
-	if (o->type == OPTION_SECONDS)
+	if (value == 0 && o->zero != NULL)
+		buf_add_str(p->out, o->zero);
+	else if (o->type == OPTION_SECONDS)
 		scalar_add_duration(p->out, UINT64_C(1000) * value);
 	else if (o->type == OPTION_DURATION)
 		scalar_add_duration(p->out, value);
@@ -394,8 +396,9 @@ void config_print(
 	const struct config *c, enum config_part part, const char *consumer, struct buf *out)
 {
 	static const unsigned left_out[] = {
-		[CONFIG_FOR_CONSUMER] = OPTION_OF_DATABASE,
+		[CONFIG_FOR_CONSUMER] = OPTION_OF_DATABASE | OPTION_OF_HANDLER,
 		[CONFIG_FOR_WORKER] = OPTION_OF_BROKER,
+		[CONFIG_FOR_JANITOR] = OPTION_OF_BROKER | OPTION_OF_HANDLER,
 		[CONFIG_FOR_PEOPLE] = 0,
 		[CONFIG_COMPLETE] = 0,
 	};

@@ -59,6 +59,10 @@ bool read_number(
 	uint64_t value = 0;
 	if (!read_is_scalar(r, o, node))
 		return false;
+	if (o->zero != NULL && strcmp(node->text, o->zero) == 0) {
+		*ret = 0;
+		return true;
+	}
 	enum scalar_fault fault = parse_number(o, node->text, &value);
 	if (o->refused != NULL && value == 0 &&
 		(fault == SCALAR_FINE || strcmp(node->text, o->refused) == 0))

@@ -377,6 +377,10 @@ static const struct option consumer[] = {
 		.type = OPTION_SECTION,
 		.child = SECTION_PARKED,
 		.help = "how much may be parked"},
+	{.name = "retention",
+		.type = OPTION_SECTION,
+		.child = SECTION_RETENTION,
+		.help = "how long keys are known"},
 	{.name = "dead_letter",
 		.type = OPTION_SECTION,
 		.child = SECTION_DEAD_LETTER,
@@ -394,7 +398,7 @@ static const struct option consumer[] = {
 	{.name = "options",
 		.type = OPTION_FREE,
 		IN(config_consumer, options),
-		.flags = OPTION_OF_DATABASE,
+		.flags = OPTION_OF_HANDLER,
 		.help = "the handler's own options"},
 };
 
@@ -496,6 +500,17 @@ static const struct option parked[] = {
 		.help = "messages parked, discarded ones apart; then the consumer pauses"},
 };
 
+static const struct option retention[] = {
+	{.name = "keep",
+		.type = OPTION_SECONDS,
+		IN(config_consumer, keep_s),
+		.min = MINUTE,
+		.max = 36500 * DAY,
+		.zero = "forever",
+		.def = "7d",
+		.help = "how long a key is known, at least"},
+};
+
 static const struct option dead_letter[] = {
 	{.name = "exchange",
 		.type = OPTION_TEXT,
@@ -566,6 +581,7 @@ static const struct section sections[SECTION_COUNT] = {
 	[SECTION_RETRY] = {"retry", retry, COUNT_OF(retry)},
 	[SECTION_BREAKER] = {"breaker", breaker, COUNT_OF(breaker)},
 	[SECTION_PARKED] = {"parked", parked, COUNT_OF(parked)},
+	[SECTION_RETENTION] = {"retention", retention, COUNT_OF(retention)},
 	[SECTION_DEAD_LETTER] = {"dead_letter", dead_letter, COUNT_OF(dead_letter)},
 	[SECTION_WORKER] = {"worker", worker, COUNT_OF(worker)},
 	[SECTION_TOPOLOGY] = {"topology", topology, COUNT_OF(topology)},
@@ -655,6 +671,8 @@ void schema_describe(const struct option *o, struct buf *out)
 		buf_add_str(out, plain[o->type]);
 	else
 		describe_range(o, out);
+	if (o->zero != NULL)
+		buf_addf(out, ", or %s", o->zero);
 }
 
 const char *schema_nearest(const char *name, const char *const *names, size_t n)

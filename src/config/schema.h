@@ -18,6 +18,7 @@ enum section_id {
 	SECTION_RETRY,
 	SECTION_BREAKER,
 	SECTION_PARKED,
+	SECTION_RETENTION,
 	SECTION_DEAD_LETTER,
 	SECTION_WORKER,
 	SECTION_TOPOLOGY,
@@ -70,6 +71,7 @@ enum {
 	OPTION_OF_BROKER = 8,    /* left out for workers */
 	OPTION_OF_DATABASE = 16, /* left out for consumer processes */
 	OPTION_WHOLE = 32,       /* a section that takes the place of the one in defaults, not merged */
+	OPTION_OF_HANDLER = 64,  /* left out for all but workers */
 };
 
 struct option {
@@ -80,6 +82,7 @@ struct option {
 	size_t offset, offset_n;
 	uint64_t min, max;
 	const char *const *words; /* NULL-terminated */
+	const char *zero;         /* a word for 0, which is not between min and max; NULL: none */
 	const char *def;          /* YAML text of the default; NULL: none, or computed */
 	const char *computed;     /* what a computed default is, for people */
 	const char *refused;      /* a value that is refused for a reason … ("0", "off") */

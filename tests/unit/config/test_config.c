@@ -81,6 +81,7 @@ START_TEST(fills_in_every_default_of_a_consumer)
 	ck_assert_uint_eq(o->breaker_failures, 10);
 	ck_assert_uint_eq(o->breaker_pause_ms, 30000);
 	ck_assert_uint_eq(o->parked_max, 10000);
+	ck_assert_uint_eq(o->keep_s, 7 * 86400);
 	ck_assert_uint_eq(o->broker->consumer_timeout_ms, 1800000);
 	ck_assert_ptr_null(o->dead_letter.exchange);
 	ck_assert_ptr_null(o->dead_letter.routing_key);
@@ -142,7 +143,7 @@ START_TEST(takes_every_value_of_a_consumer)
 		"sqlstates: {\"23\": retry, P0001: reject}}\n"
 		"    worker: {memory_max: 1GiB, recycle_after: 500}\n"
 		"    crash_limit: 1\n    dead_letter: {exchange: dlx, routing_key: \"\"}\n"
-		"    delivery_limit: 7\n    parked: {max: 5}\n"
+		"    delivery_limit: 7\n    parked: {max: 5}\n    retention: {keep: 400d}\n"
 		"    breaker: {failures: 3, pause: 1s}\n"));
 	const struct config_consumer *o = c->consumers[0];
 	ck_assert_str_eq(o->identity, "shop.orders-1");
@@ -165,6 +166,7 @@ START_TEST(takes_every_value_of_a_consumer)
 	ck_assert_str_eq(o->dead_letter.routing_key, "");
 	ck_assert_uint_eq(o->delivery_limit, 7);
 	ck_assert_uint_eq(o->parked_max, 5);
+	ck_assert_uint_eq(o->keep_s, 400 * 86400);
 	ck_assert_uint_eq(o->breaker_failures, 3);
 	ck_assert_uint_eq(o->breaker_pause_ms, 1000);
 	ck_assert_uint_eq(o->n_sqlstates, 2);
@@ -391,9 +393,8 @@ START_TEST(lets_entries_of_one_identity_agree_or_use_different_databases)
 		"its key rule\n"
 		"    b: {queue: b, handler: h, identity: a}\n"
 		"                                        ^\n"
-		"  hint: give both the same key, on_missing_key and fingerprint, or this one an "
-		"identity of "
-		"its own\n");
+		"  hint: give both the same key, on_missing_key, fingerprint and retention, or this "
+		"one an identity of its own\n");
 }
 END_TEST
 

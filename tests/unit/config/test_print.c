@@ -31,7 +31,7 @@ static const char rich[] =
 	"    on_missing_key: process\n    prefetch: 7\n    prefetch_bytes: 12345\n"
 	"    batch: {max: 3, bytes: 5KiB, time: 1500ms}\n    handler_timeout: 90m\n"
 	"    max_message_bytes: 1048577\n    crash_limit: 9\n    delivery_limit: 8\n"
-	"    breaker: {failures: 2, pause: 7s}\n    parked: {max: 11}\n"
+	"    breaker: {failures: 2, pause: 7s}\n    parked: {max: 11}\n    retention: {keep: forever}\n"
 	"    dead_letter: {exchange: \"\", routing_key: \"dead # letters\"}\n"
 	"    retry: {immediate: 0, delays: [], jitter: 100%, sqlstates: {P0001: reject, 08: "
 	"retry}}\n"
@@ -106,6 +106,7 @@ START_TEST(reads_back_what_it_prints)
 	round_trip(c, CONFIG_FOR_WORKER, "captures");
 	round_trip(c, CONFIG_FOR_CONSUMER, "plain");
 	round_trip(c, CONFIG_FOR_WORKER, "plain");
+	round_trip(c, CONFIG_FOR_JANITOR, NULL);
 	round_trip(c, CONFIG_FOR_PEOPLE, NULL);
 	config_free(c);
 	c = config_of(CONSUMER(""));
@@ -222,6 +223,30 @@ START_TEST(gives_a_worker_its_database_and_nothing_of_the_broker)
 }
 END_TEST
 
+START_TEST(gives_the_janitor_the_databases_and_nothing_of_brokers_and_handlers)
+{
+	struct config *c = rich_config();
+	struct buf text = {0};
+	print(c, CONFIG_FOR_JANITOR, NULL, &text);
+	ck_assert_ptr_null(strstr(buf_str(&text), "ses%40ame"));
+	ck_assert_ptr_null(strstr(buf_str(&text), "rabbit"));
+	ck_assert_ptr_null(strstr(buf_str(&text), "api_token"));
+	struct config *role = parse(&text);
+	ck_assert_uint_eq(role->n_brokers, 0);
+	ck_assert_uint_eq(role->n_databases, 2);
+	ck_assert_uint_eq(role->n_consumers, 2);
+	ck_assert_uint_eq(options_count(role->consumers[0]->options, ""), 0);
+	ck_assert_str_eq(role->consumers[0]->database->name, "one");
+	ck_assert_str_eq(role->consumers[0]->identity, "other");
+	ck_assert_uint_eq(role->consumers[0]->keep_s, 0);
+	ck_assert_str_eq(role->consumers[1]->database->name, "two");
+	ck_assert_uint_eq(role->consumers[1]->keep_s, 7 * 86400);
+	config_free(role);
+	config_free(c);
+	buf_done(&text);
+}
+END_TEST
+
 START_TEST(shows_people_everything_but_secrets)
 {
 	struct config *c = rich_config();
@@ -289,7 +314,7 @@ START_TEST(prints_the_smallest_configuration_as_people_would_write_it)
 		"      time: 100ms\n    max_message_bytes: 16MiB\n    handler_timeout: 30s\n"
 		"    retry:\n      immediate: 2\n      delays: [10s, 1m, 10m]\n      jitter: 20%\n"
 		"    crash_limit: 3\n    delivery_limit: 20\n    breaker:\n      failures: 10\n"
-		"      pause: 30s\n    parked:\n      max: 10000\n"
+		"      pause: 30s\n    parked:\n      max: 10000\n    retention:\n      keep: 7d\n"
 		"    worker:\n      memory_max: 512MiB\n      recycle_after: 0\n"
 		"    options:\n      statement: \"INSERT INTO orders VALUES ($1)\"\n"
 		"      parameters:\n        - json:/id\n");
@@ -361,7 +386,9 @@ END_TEST
 
 UNIT_SUITE("config/print", reads_back_what_it_prints, keeps_a_handlers_options_exactly,
 	gives_a_consumer_process_its_broker_and_nothing_of_the_database,
-	gives_a_worker_its_database_and_nothing_of_the_broker, shows_people_everything_but_secrets,
+	gives_a_worker_its_database_and_nothing_of_the_broker,
+	gives_the_janitor_the_databases_and_nothing_of_brokers_and_handlers,
+	shows_people_everything_but_secrets,
 	hides_all_below_a_secret_name_in_options,
 	prints_the_smallest_configuration_as_people_would_write_it,
 	tells_a_changed_consumer_by_everything_it_runs_by,
