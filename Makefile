@@ -100,7 +100,7 @@ PLUGIN_LDFLAGS := $(filter --coverage,$(MODE)) -shared $(HARDENING_LD)
 
 # ---- what is built ---------------------------------------------------------------------------
 ROOMS := base message config ipc mq db inbox handler
-ROLES := supervisor consumer worker check
+ROLES := supervisor consumer worker janitor check
 LIB_SRC := $(sort $(wildcard $(ROOMS:%=src/%/*.c)))
 ROLE_SRC := $(sort $(wildcard $(ROLES:%=src/%/*.c)))
 CTL_SRC := $(sort $(wildcard src/ctl/*.c))

@@ -38,7 +38,9 @@ CREATE TABLE @schema@.inbox (
   fingerprint bytea NOT NULL,
   PRIMARY KEY (consumer, key)
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX inbox_age ON @schema@.inbox (consumer, at);
 COMMENT ON TABLE @schema@.inbox IS 'one row for each key whose work is committed';
+COMMENT ON COLUMN @schema@.inbox.at IS 'when that work''s transaction began, by this server''s clock';
 COMMENT ON COLUMN @schema@.inbox.key IS
   'kind byte (1 as given, 2 UUID, 3 SHA-256 of a longer one, 4 list, 5 SHA-256 of a longer list, 6 SHA-256 of the body), then the key';
 COMMENT ON COLUMN @schema@.inbox.fingerprint IS
@@ -675,6 +677,49 @@ LANGUAGE sql AS $$
       next_at = clock_timestamp() + p_delay_ms * interval '1 millisecond'
   WHERE id = p_id AND token = p_token
 $$;
+
+-- Forgets keys whose work was committed more than p_keep ago, by this server's clock: one small step, the
+-- oldest first, at most p_most of them.  A key that is parked, in whatever state, is remembered: running
+-- that message again would need it.  One that somebody has in hand at this moment is left for another
+-- time.  It waits for nobody, and one call at a time works in a schema.
+--
+-- p_from:     where the step before ended, so that none looks again at what others have deleted
+-- forgotten:  how many; NULL: another call is at work
+-- next_from:  for the next step; NULL: nothing old is left
+CREATE FUNCTION @schema@.forget_old(
+  p_identity text, p_keep interval, p_from timestamptz DEFAULT '-infinity',
+  p_most integer DEFAULT 500, OUT forgotten bigint, OUT next_from timestamptz)
+LANGUAGE plpgsql AS $$
+DECLARE
+  v_consumer integer;
+  v_before   timestamptz := now() - p_keep;
+  v_keys     bytea[];
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(
+    hashtext('inboxd.forget_old'), '@schema@.inbox'::regclass::integer) THEN
+    RETURN;
+  END IF;
+  -- What a crash of the server takes back is simply done again.
+  PERFORM set_config('synchronous_commit', 'off', true);
+  SELECT x.id INTO v_consumer FROM @schema@.consumer x WHERE x.identity = p_identity;
+  SELECT array_agg(o.key), CASE WHEN count(*) = p_most THEN max(o.at) END INTO v_keys, next_from
+  FROM (
+    SELECT x.key, x.at FROM @schema@.inbox x
+    WHERE x.consumer = v_consumer AND x.at >= p_from AND x.at < v_before AND NOT EXISTS (
+      SELECT FROM @schema@.parked p WHERE p.consumer = x.consumer AND p.key = x.key)
+    ORDER BY x.at LIMIT p_most FOR UPDATE OF x SKIP LOCKED) o;
+  -- Their locks first, and then another look, younger than these: a copy may have been parked meanwhile.
+  v_keys := ARRAY(
+    SELECT k.key FROM unnest(v_keys) AS k (key)
+    WHERE pg_try_advisory_xact_lock(@schema@.key_lock(v_consumer, k.key)));
+  DELETE FROM @schema@.inbox x
+  WHERE x.consumer = v_consumer AND x.key = ANY (v_keys) AND NOT EXISTS (
+    SELECT FROM @schema@.parked p WHERE p.consumer = x.consumer AND p.key = x.key);
+  GET DIAGNOSTICS forgotten = ROW_COUNT;
+  IF forgotten = 0 THEN
+    next_from := NULL;
+  END IF;
+END $$;
 
 -- A key for people, the same text that the logs show (src/message/key.h): printable, and another one for
 -- every key.

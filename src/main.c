@@ -5,6 +5,7 @@
 #include "check/check.h"
 #include "config/config.h"
 #include "consumer/consumer.h"
+#include "janitor/janitor.h"
 #include "supervisor/child.h"
 #include "supervisor/supervisor.h"
 #include "worker/worker.h"
@@ -65,6 +66,13 @@ static int run_worker(
 	return worker_main(consumer, &handler, CHILD_CHANNEL_FD, slot);
 }
 
+static enum stats_role role_of(const struct options *o)
+{
+	if (strcmp(o->role, "janitor") == 0)
+		return STATS_JANITOR;
+	return o->handler != NULL ? STATS_WORKER : STATS_CONSUMER;
+}
+
 static int run_role(const struct options *o)
 {
 	struct stats *stats = NULL;
@@ -73,19 +81,22 @@ static int run_role(const struct options *o)
 	if (config == NULL)
 		return EX_CONFIG;
 	const struct config_consumer *consumer = config_find_consumer(config, o->consumer);
-	bool is_worker = o->handler != NULL;
+	enum stats_role role = role_of(o);
 	int code = EX_SOFTWARE;
 
 	log_init(config->log_level, config->log_format);
-	log_set_role(o->role, o->consumer);
-	if (consumer != NULL && stats_map(CHILD_STATS_FD, true, &stats, &err) == RC_OK) {
+	log_set_role(o->role, consumer != NULL ? consumer->name : NULL);
+	if ((consumer != NULL || role == STATS_JANITOR) &&
+		stats_map(CHILD_STATS_FD, true, &stats, &err) == RC_OK) {
 		(void)fcntl(CHILD_CHANNEL_FD, F_SETFD, FD_CLOEXEC);
 		(void)close(CHILD_STATS_FD);
-		struct stats_slot *slot = stats_slot_take(stats,
-			is_worker ? STATS_WORKER : STATS_CONSUMER, o->consumer, (uint32_t)o->index);
+		struct stats_slot *slot =
+			stats_slot_take(stats, role, o->consumer, (uint32_t)o->index);
+		if (slot != NULL && role == STATS_JANITOR)
+			janitor_main(config, stats, slot);
 		if (slot != NULL)
-			code = is_worker ? run_worker(o, consumer, slot)
-					 : consumer_main(consumer, CHILD_CHANNEL_FD, slot);
+			code = role == STATS_WORKER ? run_worker(o, consumer, slot)
+						    : consumer_main(consumer, CHILD_CHANNEL_FD, slot);
 	}
 	stats_unmap(stats);
 	config_free(config);

@@ -89,7 +89,7 @@ void stats_unmap(struct stats *s)
 }
 
 /* The slot of a place, or with STATS_FREE any free one. */
-static struct stats_slot *find_slot(
+struct stats_slot *stats_slot_find(
 	struct stats *s, enum stats_role role, const char *name, uint32_t index)
 {
 	for (size_t i = 0; i < STATS_SLOTS; i++) {
@@ -107,10 +107,10 @@ static struct stats_slot *find_slot(
 struct stats_slot *stats_slot_take(
 	struct stats *s, enum stats_role role, const char *name, uint32_t index)
 {
-	struct stats_slot *slot = find_slot(s, role, name, index);
+	struct stats_slot *slot = stats_slot_find(s, role, name, index);
 	if (slot != NULL)
 		return slot;
-	slot = find_slot(s, STATS_FREE, NULL, 0);
+	slot = stats_slot_find(s, STATS_FREE, NULL, 0);
 	if (slot == NULL)
 		return NULL;
 	for (size_t c = 0; c < STATS_COUNT; c++)

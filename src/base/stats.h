@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Counters in shared memory: one slot for each process, written by that process alone, read by
- * anybody.  A slot belongs to a place (consumer "orders", its worker 2), not to a pid: counters go on
- * over a restart. */
+/* Counters in shared memory: one slot for each process, written by that process alone - but for what the
+ * janitor counts for each consumer, `forgotten` - and read by anybody.  A slot belongs to a place
+ * (consumer "orders", its worker 2), not to a pid: counters go on over a restart. */
 #ifndef INBOXD_BASE_STATS_H
 #define INBOXD_BASE_STATS_H
 
@@ -16,7 +16,7 @@
 #define STATS_SLOTS 1024
 #define STATS_NAME_MAX 64
 
-enum stats_role { STATS_FREE, STATS_SUPERVISOR, STATS_CONSUMER, STATS_WORKER };
+enum stats_role { STATS_FREE, STATS_SUPERVISOR, STATS_CONSUMER, STATS_WORKER, STATS_JANITOR };
 
 /* name, and what it counts; order is append-only within a version */
 #define STATS_COUNTERS(X) \
@@ -49,7 +49,8 @@ enum stats_role { STATS_FREE, STATS_SUPERVISOR, STATS_CONSUMER, STATS_WORKER };
 	X(outgoing_sent, "messages that we published and the broker has") \
 	X(outgoing_postponed, "attempts to publish a message that failed") \
 	X(recycled, "times a worker was started anew for its age or its memory") \
-	X(leaving, "gauge: why the worker is about to leave")
+	X(leaving, "gauge: why the worker is about to leave") \
+	X(forgotten, "keys that were older than retention.keep; counted by the janitor")
 
 /* The gauge `leaving`. */
 enum leaving { LEAVING_NOT, LEAVING_MEMORY, LEAVING_AGE, LEAVING_CHANGED };
@@ -98,6 +99,9 @@ enum rc stats_create_in(
 enum rc stats_map(int fd, bool writable, struct stats **ret, struct err *err) MUST_CHECK;
 void stats_unmap(struct stats *s);
 
+/* The slot of a place; NULL: it has none. */
+struct stats_slot *stats_slot_find(
+	struct stats *s, enum stats_role role, const char *name, uint32_t index);
 /* Finds the slot of a place, or takes a free one; NULL when all are taken. */
 struct stats_slot *stats_slot_take(struct stats *s, enum stats_role role, const char *name, uint32_t index);
 void stats_slot_release(struct stats_slot *slot);

@@ -16,14 +16,15 @@
 static const enum stats_counter summed[] = {STATS_processed, STATS_unkeyed,
 	STATS_duplicates_redelivered, STATS_duplicates_republished, STATS_duplicates_concurrent,
 	STATS_mismatches, STATS_rejected, STATS_failed, STATS_retried, STATS_crashed,
-	STATS_timed_out, STATS_outgoing_sent, STATS_outgoing_postponed};
+	STATS_timed_out, STATS_outgoing_sent, STATS_outgoing_postponed, STATS_forgotten};
 enum { N_SUMMED = sizeof summed / sizeof summed[0] };
 
 static const struct table_column columns[] = {{"consumer", false}, {"state", false},
 	{"workers", false}, {"in_flight", true}, {"processed", true}, {"unkeyed", true},
 	{"redelivered", true}, {"republished", true}, {"concurrent", true}, {"mismatches", true},
 	{"rejected", true}, {"failed", true}, {"retried", true}, {"crashed", true},
-	{"timed_out", true}, {"sent", true}, {"postponed", true}};
+	{"timed_out", true}, {"sent", true}, {"postponed", true},
+	{"forgotten", true}};
 
 static bool is_alive(const struct stats_slot *slot)
 {
@@ -168,5 +169,5 @@ const struct ctl_command ctl_status = {.name = "status",
 		   "Exit code 0 if every consumer is consuming, 1 if one is not, 69 if no inboxd\n"
 		   "runs.  The columns redelivered, republished and concurrent are duplicates by\n"
 		   "their cause; sent are the messages that inboxd published itself (dead letters),\n"
-		   "postponed the attempts at it that failed.",
+		   "postponed the attempts at it that failed; forgotten are keys over retention.keep.",
 	.run = run};

@@ -14,7 +14,7 @@
 enum { CHILD_CHANNEL_FD = 3, CHILD_CONFIG_FD, CHILD_STATS_FD, CHILD_HANDLER_FD };
 
 struct child_spec {
-	const char *role;  /* "consumer", "worker" */
+	const char *role;  /* "consumer", "worker", "janitor" */
 	const char *title; /* shown by ps: "inboxd: worker orders/1" */
 	const char *consumer;
 	uint32_t index;

@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "base/version.h"
 #include "consumer/consumer.h"
+#include "janitor/janitor.h"
 #include "supervisor/child.h"
 #include "supervisor/orphans.h"
 #include "supervisor/unit.h"
@@ -105,9 +106,9 @@ static void tell_status(struct supervisor *s, uint64_t now_ms)
 	s->status_at_ms = now_ms + STATUS_EVERY_MS;
 	DL_FOREACH(s->units, u)
 	{
-		all++;
-		consuming += u->consumer.slot != NULL &&
-			     stats_get(u->consumer.slot, STATS_state) == CONSUMER_CONSUMING;
+		all += !u->is_janitor;
+		consuming += u->lead.slot != NULL &&
+			     stats_get(u->lead.slot, STATS_state) == CONSUMER_CONSUMING;
 	}
 	(void)snprintf(text, sizeof text,
 		"%s%u of %u consumers consuming; processed %" PRIu64 ", duplicates %" PRIu64
@@ -278,11 +279,11 @@ static void replace(struct unit *old, struct unit *fresh, uint32_t timeout_ms)
 	unit_drain(old, clock_ms(), timeout_ms);
 }
 
-/* 1 if something changed for this consumer. */
-static unsigned apply_consumer(
+/* 1 if something changed for this consumer; NULL: for the janitor. */
+static unsigned apply_unit(
 	struct supervisor *s, const struct config *config, const struct config_consumer *consumer)
 {
-	struct unit *u = find_unit(s, consumer->name);
+	struct unit *u = find_unit(s, consumer != NULL ? consumer->name : UNIT_JANITOR);
 	const struct unit *current = u != NULL && u->successor != NULL ? u->successor : u;
 	bool is_leaving = u != NULL && u->state != UNIT_RUNNING && u->successor == NULL;
 	if (current != NULL && !is_leaving && unit_is_same(current, config, consumer))
@@ -297,16 +298,22 @@ static unsigned apply_consumer(
 	return 1;
 }
 
+static bool is_configured(const struct unit *u, const struct config *config)
+{
+	return u->is_janitor ? janitor_is_wanted(config)
+			     : config_find_consumer(config, u->name) != NULL;
+}
+
 static unsigned drop_missing(struct supervisor *s, const struct config *config)
 {
 	unsigned dropped = 0;
 	struct unit *u;
 	DL_FOREACH(s->units, u)
 	{
-		if (config_find_consumer(config, u->name) != NULL)
+		if (is_configured(u, config))
 			continue;
 		replace(u, NULL, config->stop_timeout_ms);
-		dropped++;
+		dropped += !u->is_janitor;
 	}
 	return dropped;
 }
@@ -318,7 +325,9 @@ static void apply(struct supervisor *s, const struct config *config)
 	s->stop_timeout_ms = config->stop_timeout_ms;
 	log_init(config->log_level, config->log_format);
 	for (size_t i = 0; i < config->n_consumers; i++)
-		changed += apply_consumer(s, config, config->consumers[i]);
+		changed += apply_unit(s, config, config->consumers[i]);
+	if (janitor_is_wanted(config))
+		(void)apply_unit(s, config, NULL);
 	log_event(L_INFO, "reloaded", LS("file", config->path), LU("changed", changed),
 		LU("removed", removed), LU("consumers", config->n_consumers));
 }
@@ -381,15 +390,21 @@ static enum rc set_up_stats(struct supervisor *s, const struct config *config, s
 	return RC_OK;
 }
 
+static bool start_unit(struct supervisor *s, const struct config *config,
+	const struct config_consumer *consumer)
+{
+	struct unit *u = make_unit(s, config, consumer);
+	if (u != NULL)
+		adopt(s, u);
+	return u != NULL;
+}
+
 static bool start_units(struct supervisor *s, const struct config *config)
 {
-	for (size_t i = 0; i < config->n_consumers; i++) {
-		struct unit *u = make_unit(s, config, config->consumers[i]);
-		if (u == NULL)
-			return false;
-		adopt(s, u);
-	}
-	return true;
+	bool ok = true;
+	for (size_t i = 0; ok && i < config->n_consumers; i++)
+		ok = start_unit(s, config, config->consumers[i]);
+	return ok && (!janitor_is_wanted(config) || start_unit(s, config, NULL));
 }
 
 static void tear_down(struct supervisor *s)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The life of a consumer's processes. */
+/* The life of a consumer's processes, and of the janitor. */
 #include "supervisor/unit.h"
 
 #include "base/backoff.h"
@@ -27,6 +27,7 @@ enum {
 	DRAIN_GRACE_MS = 2000,   /* for a consumer to give back and close, past its time */
 	FORK_AGAIN_MS = 1000,
 	MESSAGE_COPIES = 5, /* of a message, in all its forms on the way to the database */
+	JANITOR_STUCK_MS = 300000, /* a server may have several addresses, each with its time-out */
 	AFTER_WORK_MS = 100, /* before a worker that crashed over a message is started again */
 };
 
@@ -51,6 +52,13 @@ static void copy_list(struct string_list *to, const struct string_list *from)
 
 static char *print_of(const struct config *config, const struct config_consumer *consumer)
 {
+	if (consumer == NULL) {
+		AUTO(buf) struct buf text = {0};
+		config_print(config, CONFIG_FOR_JANITOR, NULL, &text);
+		char *copy = xstrdup(buf_str(&text));
+		explicit_bzero(text.data, text.size);
+		return copy;
+	}
 	return xasprintf("%s\nlog %d %d", consumer->print, (int)config->log_level,
 		(int)config->log_format);
 }
@@ -58,9 +66,10 @@ static char *print_of(const struct config *config, const struct config_consumer 
 /* At the first start, when a predecessor of the same name has left its own. */
 static bool take_slots(struct unit *u)
 {
-	if (u->consumer.slot == NULL)
-		u->consumer.slot = stats_slot_take(u->stats, STATS_CONSUMER, u->name, 0);
-	bool ok = u->consumer.slot != NULL;
+	if (u->lead.slot == NULL)
+		u->lead.slot = stats_slot_take(u->stats,
+			u->is_janitor ? STATS_JANITOR : STATS_CONSUMER, u->name, 0);
+	bool ok = u->lead.slot != NULL;
 	for (uint32_t i = 0; i < u->n_workers; i++) {
 		struct member *m = &u->workers[i];
 		if (m->slot == NULL)
@@ -75,6 +84,38 @@ static uint64_t largest(const struct config_consumer *c)
 	return c->batch_bytes > c->max_message_bytes ? c->batch_bytes : c->max_message_bytes;
 }
 
+static enum rc begin_janitor(struct unit *u, const struct config *config, struct err *err)
+{
+	uint32_t longest_ms = 0;
+	for (size_t i = 0; i < config->n_databases; i++)
+		if (config->databases[i]->connect_timeout_ms > longest_ms)
+			longest_ms = config->databases[i]->connect_timeout_ms;
+	u->stuck_limit_ms = JANITOR_STUCK_MS + 2 * (uint64_t)longest_ms;
+	enum rc rc = config_fd(config, CONFIG_FOR_JANITOR, NULL, &u->lead_config_fd, err);
+	return rc == RC_OK ? rc : err_ctx(err, "janitor");
+}
+
+static enum rc begin_consumer(struct unit *u, const struct config *config,
+	const struct config_consumer *consumer, struct err *err)
+{
+	u->n_workers = consumer->workers;
+	u->handler_limit_ms = (uint64_t)consumer->handler_timeout_ms + consumer->batch_time_ms +
+			      KILL_GRACE_MS;
+	u->memory_limit = consumer->memory_max + MESSAGE_COPIES * largest(consumer);
+	u->stuck_limit_ms = STUCK_MS + 2 * (uint64_t)consumer->broker->connect_timeout_ms;
+	u->workers = xcalloc(u->n_workers, sizeof *u->workers);
+	for (uint32_t i = 0; i < u->n_workers; i++)
+		u->workers[i] = (struct member){.unit = u, .is_worker = true, .index = i};
+
+	enum rc rc = handler_copy_take(&config->handler_directories, consumer->handler,
+		config->runtime_directory, &u->handler, err);
+	if (rc == RC_OK)
+		rc = config_fd(config, CONFIG_FOR_CONSUMER, u->name, &u->lead_config_fd, err);
+	if (rc == RC_OK)
+		rc = config_fd(config, CONFIG_FOR_WORKER, u->name, &u->worker_config_fd, err);
+	return rc == RC_OK ? rc : err_ctx(err, "consumer \"%s\"", consumer->name);
+}
+
 enum rc unit_new(sd_event *event, struct stats *stats, int stats_fd, const struct config *config,
 	const struct config_consumer *consumer, struct unit **ret, struct err *err)
 {
@@ -82,32 +123,19 @@ enum rc unit_new(sd_event *event, struct stats *stats, int stats_fd, const struc
 	u->event = event;
 	u->stats = stats;
 	u->stats_fd = stats_fd;
-	u->name = xstrdup(consumer->name);
+	u->is_janitor = consumer == NULL;
+	u->name = xstrdup(consumer != NULL ? consumer->name : UNIT_JANITOR);
 	u->print = print_of(config, consumer);
-	u->n_workers = consumer->workers;
-	u->handler_limit_ms = (uint64_t)consumer->handler_timeout_ms + consumer->batch_time_ms +
-			      KILL_GRACE_MS;
-	u->memory_limit = consumer->memory_max + MESSAGE_COPIES * largest(consumer);
-	u->stuck_limit_ms = STUCK_MS + 2 * (uint64_t)consumer->broker->connect_timeout_ms;
-	u->consumer_config_fd = u->worker_config_fd = u->control_fd = u->handler.fd = -1;
-	u->consumer.unit = u;
-	u->workers = xcalloc(u->n_workers, sizeof *u->workers);
-	for (uint32_t i = 0; i < u->n_workers; i++)
-		u->workers[i] = (struct member){.unit = u, .is_worker = true, .index = i};
+	u->lead_config_fd = u->worker_config_fd = u->control_fd = u->handler.fd = -1;
+	u->lead.unit = u;
 	copy_list(&u->forget, &config->env_used);
-
-	enum rc rc = handler_copy_take(&config->handler_directories, consumer->handler,
-		config->runtime_directory, &u->handler, err);
+	enum rc rc = consumer != NULL ? begin_consumer(u, config, consumer, err)
+				      : begin_janitor(u, config, err);
 	if (rc == RC_OK)
-		rc = config_fd(config, CONFIG_FOR_CONSUMER, u->name, &u->consumer_config_fd, err);
-	if (rc == RC_OK)
-		rc = config_fd(config, CONFIG_FOR_WORKER, u->name, &u->worker_config_fd, err);
-	if (rc != RC_OK) {
+		*ret = u;
+	else
 		unit_free(u);
-		return err_ctx(err, "consumer \"%s\"", consumer->name);
-	}
-	*ret = u;
-	return RC_OK;
+	return rc;
 }
 
 static void close_if(int fd)
@@ -127,13 +155,13 @@ void unit_free(struct unit *u)
 	if (u == NULL)
 		return;
 	unit_free(u->successor);
-	member_done(&u->consumer);
+	member_done(&u->lead);
 	for (uint32_t i = 0; i < u->n_workers; i++)
 		member_done(&u->workers[i]);
 	for (size_t i = 0; i < u->forget.n; i++)
 		free(u->forget.items[i]);
 	free(u->forget.items);
-	close_if(u->consumer_config_fd);
+	close_if(u->lead_config_fd);
 	close_if(u->worker_config_fd);
 	close_if(u->control_fd);
 	handler_copy_done(&u->handler);
@@ -151,15 +179,24 @@ bool unit_is_same(
 	AUTO(free) char *print = print_of(config, consumer);
 	if (strcmp(print, u->print) != 0)
 		return false;
-	return handler_find(&config->handler_directories, consumer->handler, &file, &err) == RC_OK &&
-	       handler_file_equal(&file, &u->handler.file);
+	return consumer == NULL ||
+	       (handler_find(&config->handler_directories, consumer->handler, &file, &err) == RC_OK &&
+		       handler_file_equal(&file, &u->handler.file));
 }
 
 /* ---- deaths ------------------------------------------------------------------------------------------ */
 
 static const char *role_of(const struct member *m)
 {
-	return m->is_worker ? "worker" : "consumer";
+	return m->is_worker ? "worker" : m->unit->is_janitor ? "janitor" : "consumer";
+}
+
+/* "worker orders/1", for people; owned by the caller. */
+static char *process_name(const struct member *m)
+{
+	if (m->is_worker)
+		return xasprintf("worker %s/%u", m->unit->name, m->index + 1);
+	return m->unit->is_janitor ? xstrdup("janitor") : xasprintf("consumer %s", m->unit->name);
 }
 
 static void kill_group(const struct member *m)
@@ -172,7 +209,7 @@ static void tell_consumer(struct unit *u, const struct control *c, int fd)
 {
 	struct err err;
 	if (u->control_fd >= 0 && control_send(u->control_fd, c, fd, &err) != RC_OK)
-		kill_group(&u->consumer); /* it reads nothing: it is dead or hangs */
+		kill_group(&u->lead); /* it reads nothing: it is dead or hangs */
 }
 
 static bool is_expected(const struct member *m, const siginfo_t *si)
@@ -182,7 +219,7 @@ static bool is_expected(const struct member *m, const siginfo_t *si)
 	if (m->is_recycled)
 		return true;
 	if (u->state != UNIT_RUNNING)
-		return is_clean || m->is_worker;
+		return is_clean || m->is_worker || u->is_janitor;
 	return m->is_worker && u->control_fd < 0; /* it goes with its consumer */
 }
 
@@ -190,9 +227,7 @@ static void write_obituary(const struct member *m, const siginfo_t *si, const ch
 {
 	bool exited = si->si_code == CLD_EXITED;
 	const char *signal_name = exited ? NULL : sigabbrev_np(si->si_status);
-	AUTO(free) char *process =
-		m->is_worker ? xasprintf("worker %s/%u", m->unit->name, m->index + 1)
-			     : xasprintf("consumer %s", m->unit->name);
+	AUTO(free) char *process = process_name(m);
 	log_event(is_expected(m, si) ? L_INFO : L_WARNING, "process_died", LS("process", process),
 		LI("pid", m->pid), exited ? (struct log_field)LI("exit_code", si->si_status)
 					  : (struct log_field)LS("signal", signal_name),
@@ -334,20 +369,20 @@ static int watch_death(struct member *m)
 static enum rc start_member(struct member *m, int channel_fd, struct err *err)
 {
 	struct unit *u = m->unit;
-	AUTO(free) char *title = m->is_worker
-					 ? xasprintf("inboxd: worker %s/%u", u->name, m->index + 1)
-					 : xasprintf("inboxd: consumer %s", u->name);
+	AUTO(free) char *process = process_name(m);
+	AUTO(free) char *title = xasprintf("inboxd: %s", process);
 	const struct child_spec spec = {
 		.role = role_of(m),
 		.title = title,
 		.consumer = u->name,
 		.index = m->index,
 		.channel_fd = channel_fd,
-		.config_fd = m->is_worker ? u->worker_config_fd : u->consumer_config_fd,
+		.config_fd = m->is_worker ? u->worker_config_fd : u->lead_config_fd,
 		.stats_fd = u->stats_fd,
 		.handler = m->is_worker ? &u->handler : NULL,
 		.forget = &u->forget,
-		.is_plain_environment = !m->is_worker,
+		/* Who connects to a database has libpq's variables. */
+		.is_plain_environment = !m->is_worker && !u->is_janitor,
 		.memory_limit = m->is_worker ? u->memory_limit : 0,
 	};
 	if (child_start(&spec, &m->pid, err) != RC_OK)
@@ -374,29 +409,29 @@ static enum rc start_member(struct member *m, int channel_fd, struct err *err)
 
 static void start_failed(struct member *m, const struct err *err)
 {
+	AUTO(free) char *process = process_name(m);
 	m->start_at_ms = clock_ms() + FORK_AGAIN_MS;
-	log_event(L_ERROR, "start_failed", LS("process", role_of(m)), LS("consumer", m->unit->name),
-		LS("error", err->text), LS("next", "trying again in 1000 ms"));
+	log_event(L_ERROR, "start_failed", LS("process", process), LS("error", err->text), LS("next", "trying again in 1000 ms"));
 }
 
-static void start_consumer(struct unit *u)
+static void start_lead(struct unit *u)
 {
 	struct err err;
 	int line[2];
 	if (!take_slots(u)) {
 		(void)err_set(&err, RC_FATAL, "more processes than there are counters for (%d)",
 			STATS_SLOTS);
-		start_failed(&u->consumer, &err);
+		start_failed(&u->lead, &err);
 		return;
 	}
 	if (control_pair(line, &err) != RC_OK) {
-		start_failed(&u->consumer, &err);
+		start_failed(&u->lead, &err);
 		return;
 	}
-	if (start_member(&u->consumer, line[1], &err) == RC_OK) {
+	if (start_member(&u->lead, line[1], &err) == RC_OK) {
 		u->control_fd = line[0];
 	} else {
-		start_failed(&u->consumer, &err);
+		start_failed(&u->lead, &err);
 		(void)close(line[0]);
 	}
 	(void)close(line[1]);
@@ -433,14 +468,14 @@ static bool any_worker_runs(const struct unit *u)
 static uint64_t start_if_due(struct unit *u, uint64_t now_ms)
 {
 	uint64_t next = UINT64_MAX;
-	if (u->consumer.pid == 0) {
+	if (u->lead.pid == 0) {
 		if (any_worker_runs(u))
 			return UINT64_MAX; /* their ends are reaped first */
-		if (now_ms < u->consumer.start_at_ms)
-			return u->consumer.start_at_ms;
-		start_consumer(u);
-		if (u->consumer.pid == 0)
-			return u->consumer.start_at_ms;
+		if (now_ms < u->lead.start_at_ms)
+			return u->lead.start_at_ms;
+		start_lead(u);
+		if (u->lead.pid == 0)
+			return u->lead.start_at_ms;
 	}
 	for (uint32_t i = 0; i < u->n_workers; i++) {
 		struct member *m = &u->workers[i];
@@ -467,9 +502,9 @@ static void watch_handler(struct member *m, uint64_t now_ms)
 		kill_group(m);
 }
 
-static void watch_consumer(struct unit *u, uint64_t now_ms)
+static void watch_lead(struct unit *u, uint64_t now_ms)
 {
-	struct member *m = &u->consumer;
+	struct member *m = &u->lead;
 	if (m->pid == 0)
 		return;
 	uint64_t progress = stats_get(m->slot, STATS_progress);
@@ -477,7 +512,8 @@ static void watch_consumer(struct unit *u, uint64_t now_ms)
 		m->progress = progress;
 		m->progress_ms = now_ms;
 	} else if (now_ms - m->progress_ms > u->stuck_limit_ms) {
-		log_event(L_ERROR, "consumer_stuck", LS("consumer", u->name), LI("pid", m->pid),
+		log_event(L_ERROR, u->is_janitor ? "janitor_stuck" : "consumer_stuck",
+			LS("consumer", u->is_janitor ? NULL : u->name), LI("pid", m->pid),
 			LU("for_ms", now_ms - m->progress_ms), LS("next", "killing it"));
 		m->progress_ms = now_ms;
 		kill_group(m);
@@ -491,12 +527,12 @@ uint64_t unit_step(struct unit *u, uint64_t now_ms)
 		return UINT64_MAX;
 	for (uint32_t i = 0; i < u->n_workers; i++)
 		watch_handler(&u->workers[i], now_ms);
-	watch_consumer(u, now_ms);
+	watch_lead(u, now_ms);
 	if (u->state == UNIT_RUNNING) {
 		uint64_t start = start_if_due(u, now_ms);
 		return start < next ? start : next;
 	}
-	if (u->consumer.pid == 0 && !any_worker_runs(u)) {
+	if (u->lead.pid == 0 && !any_worker_runs(u)) {
 		u->state = UNIT_DOWN;
 		u->on_change(u->arg);
 		return UINT64_MAX;
@@ -514,20 +550,23 @@ void unit_drain(struct unit *u, uint64_t now_ms, uint64_t timeout_ms)
 	u->state = UNIT_DRAINING;
 	u->drain_until_ms = now_ms + timeout_ms + DRAIN_GRACE_MS;
 	FAULT("before-drain");
-	tell_consumer(u, &drain, -1);
+	if (!u->is_janitor)
+		tell_consumer(u, &drain, -1);
+	else if (u->lead.pid != 0)
+		(void)kill(u->lead.pid, SIGTERM); /* it finishes nothing */
 }
 
 void unit_kill(struct unit *u)
 {
 	u->state = u->state == UNIT_RUNNING ? UNIT_DRAINING : u->state;
-	kill_group(&u->consumer);
+	kill_group(&u->lead);
 	for (uint32_t i = 0; i < u->n_workers; i++)
 		kill_group(&u->workers[i]);
 }
 
 bool unit_has(const struct unit *u, pid_t pid)
 {
-	bool found = u->consumer.pid == pid;
+	bool found = u->lead.pid == pid;
 	for (uint32_t i = 0; i < u->n_workers; i++)
 		found = found || u->workers[i].pid == pid;
 	return found || (u->successor != NULL && unit_has(u->successor, pid));

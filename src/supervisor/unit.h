@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A unit: one configured consumer with its processes - a consumer and its workers - and what they are
- * started from.  Once made it needs no configuration any more: a restart gets the same again. */
+/* A unit: one configured consumer with its processes - a consumer and its workers - or the janitor, which
+ * is alone, and what they are started from.  Once made it needs no configuration any more: a restart gets the same again. */
 #ifndef INBOXD_SUPERVISOR_UNIT_H
 #define INBOXD_SUPERVISOR_UNIT_H
 
@@ -10,6 +10,8 @@
 #include "supervisor/restart.h"
 
 #include <systemd/sd-event.h>
+
+#define UNIT_JANITOR "" /* the janitor's name: no consumer has it */
 
 struct unit;
 
@@ -25,7 +27,7 @@ struct member {
 	bool is_recycled; /* its end was its own wish, to be started anew */
 	uint64_t started_ms;
 	uint64_t start_at_ms; /* when not running: not before */
-	uint64_t progress, progress_ms; /* of a consumer: the last step seen, and when */
+	uint64_t progress, progress_ms; /* of a leader: the last step seen, and when */
 	struct restart restart;
 	struct stats_slot *slot;
 	sd_event_source *reaper;
@@ -33,7 +35,7 @@ struct member {
 
 enum unit_state {
 	UNIT_RUNNING,
-	UNIT_DRAINING, /* the consumer finishes; what comes next is the supervisor's */
+	UNIT_DRAINING, /* the leader finishes; what comes next is the supervisor's */
 	UNIT_DOWN,     /* nothing runs, nothing is to be started */
 };
 
@@ -44,29 +46,30 @@ struct unit {
 	struct unit *next, *prev;
 	struct unit *successor; /* takes its place once it is down; owned */
 	char *name;
+	bool is_janitor;
 	char *print; /* to see whether a new configuration differs */
 	struct handler_copy handler; /* what a worker is started with, whatever becomes of the file */
 	uint32_t n_workers;
 	uint64_t handler_limit_ms; /* a handler that runs longer is killed */
 	uint64_t memory_limit;     /* bytes that a worker may hold while its handler runs */
-	uint64_t stuck_limit_ms;   /* a consumer without progress so long is killed */
+	uint64_t stuck_limit_ms;   /* a leader without progress so long is killed */
 	struct string_list forget;
-	int consumer_config_fd, worker_config_fd;
+	int lead_config_fd, worker_config_fd; /* -1: none */
 	int control_fd; /* our end of the consumer's line; -1: none */
 	enum unit_state state;
 	uint64_t drain_until_ms; /* then all is killed */
-	struct member consumer;
+	struct member lead; /* the consumer, or the janitor */
 	struct member *workers;
 	void (*on_change)(void *arg); /* a process ended, or a start is due later */
 	void *arg;
 };
 
-/* Makes a unit from the configuration; nothing runs yet. */
+/* Makes a unit from the configuration; consumer NULL: the janitor's.  Nothing runs yet. */
 enum rc unit_new(sd_event *event, struct stats *stats, int stats_fd, const struct config *config,
 	const struct config_consumer *consumer, struct unit **ret, struct err *err) MUST_CHECK;
 void unit_free(struct unit *u);
 
-/* Whether the unit is what this configuration asks for, its handler's file included. */
+/* Whether the unit is what this configuration asks for, its handler's file included; consumer as above. */
 bool unit_is_same(const struct unit *u, const struct config *config,
 	const struct config_consumer *consumer);
 

@@ -53,7 +53,7 @@ START_TEST(workers_and_consumer_are_killed_in_the_middle_and_every_effect_happen
 	daemon_start_main(&w, &d);
 	for (int i = 0; i < VICTIMS; i++)
 		kill_at(&w, &d, victims[i], (int64_t)keys * (i + 1) / (VICTIMS + 3));
-	WAIT_FOR(is_settled(w.queue), 300);
+	WAIT_FOR(is_settled(w.queue) && parked(&w, NULL) == 0, 300);
 	ck_assert_int_eq(effects(&w), keys);
 	ck_assert_int_eq(effect_keys(&w), keys);
 	ck_assert_int_eq(markers(&w), keys);
@@ -98,7 +98,7 @@ START_TEST(no_process_outlives_its_supervisor)
 	publish(&w, w.queue, &(struct msg){.id = "long", .act = "sleep:60000"});
 	publish_confirm(&w);
 	WAIT_FOR(queue_state(w.queue).unacked == 1, 10);
-	ck_assert_int_ge(session_size(&d), 5);
+	WAIT_FOR(session_size(&d) == 6, 10);
 	ck_assert_int_eq(kill(d.pid, SIGKILL), 0);
 	ck_assert_int_eq(daemon_wait(&d, 10), 128 + SIGKILL);
 	WAIT_FOR(session_size(&d) == 0, 10);
@@ -126,7 +126,7 @@ START_TEST(a_session_that_is_cut_again_and_again_neither_loses_nor_repeats)
 		sleep_ms(50 + i * 13 % 100);
 	}
 	ck_assert_int_gt(cut, 5);
-	WAIT_FOR(is_settled(w.queue), 120);
+	WAIT_FOR(is_settled(w.queue) && parked(&w, NULL) == 0, 120);
 	ck_assert_int_eq(effects(&w), keys);
 	ck_assert_int_eq(effect_keys(&w), keys);
 	ck_assert_int_eq(parked(&w, NULL), 0);

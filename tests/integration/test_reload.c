@@ -317,8 +317,8 @@ START_TEST(reloads_under_load_that_change_workers_prefetch_and_batches_lose_and_
 	ck_assert_int_eq(effects(&w), N * EACH);
 	ck_assert_int_eq(effect_keys(&w), N * EACH);
 	ck_assert_int_eq(markers(&w), N * EACH);
-	/* Supervisor, consumer, and the two workers of the last shape. */
-	WAIT_FOR(session_size(&d) == 4, 20);
+	/* Supervisor, janitor, consumer, and the two workers of the last shape. */
+	WAIT_FOR(session_size(&d) == 5, 20);
 	ck_assert_int_eq(queue_state(w.queue).consumers, 1);
 	world_end(&w);
 }
@@ -354,7 +354,7 @@ START_TEST(a_consumer_comes_and_goes_by_reload_and_the_other_is_not_touched)
 	WAIT_FOR(effects_like(&w, "x%") == 100 && is_settled(extra), 30);
 	write_two(&w, NULL);
 	reload(&d, TAKEN);
-	WAIT_FOR(queue_state(extra).consumers == 0 && session_size(&d) == 3, 30);
+	WAIT_FOR(queue_state(extra).consumers == 0 && session_size(&d) == 4, 30);
 	publish_many(&w, extra, "y", 10);
 	publish_many(&w, w.queue, "n", 10);
 	WAIT_FOR(effects(&w) == 410 && is_settled(w.queue), 30);

@@ -188,7 +188,7 @@ START_TEST(servers_that_are_away_are_no_exit_and_do_not_delay_the_end)
 		w.queue, w.name, w.queue, w.name);
 	publish_many(&w, w.queue, "a", 10);
 	daemon_start(&w, "inboxd", &d);
-	WAIT_FOR(session_size(&d) == 5, 10);
+	WAIT_FOR(session_size(&d) == 6, 10);
 	sleep_ms(3000);
 	ck_assert_int_lt(log_lines(&d, ""), 60);
 	int64_t begun = now_ms();
