@@ -70,6 +70,7 @@ CREATE TABLE @schema@.parked (
   sqlstate    text NOT NULL DEFAULT '',
   attempts    integer NOT NULL DEFAULT 0,
   crashes     integer NOT NULL DEFAULT 0,
+  losses      integer NOT NULL DEFAULT 0,
   next_at     timestamptz,
   token       bigint NOT NULL DEFAULT nextval('@schema@.parked_token'),
   parked_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -87,6 +88,8 @@ CREATE TABLE @schema@.parked (
 );
 COMMENT ON COLUMN @schema@.parked.reason IS
   'mismatch, no_key, unusable_key, too_large, undecodable, rejected, sql_error, retry, broken, crashed, timed_out, redelivered';
+COMMENT ON COLUMN @schema@.parked.losses IS
+  'sessions that were lost while it ran, since a run was counted last: too many of them are a crash';
 COMMENT ON COLUMN @schema@.parked.key IS 'as in inbox; NULL where the message had none that could be used';
 COMMENT ON COLUMN @schema@.parked.fingerprint IS
   'as in inbox; without a key: SHA-256 over properties and body';
@@ -386,7 +389,7 @@ BEGIN
   ELSE
     UPDATE @schema@.parked x
     SET state = v_state, reason = v_reason, detail = v_detail, sqlstate = p_sqlstate,
-        attempts = p_attempts, crashes = p_crashes,
+        attempts = p_attempts, crashes = p_crashes, losses = 0,
         next_at = CASE WHEN v_state = 'waiting'
           THEN clock_timestamp() + p_delay_ms * interval '1 millisecond' END,
         token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
@@ -513,11 +516,13 @@ BEGIN
   RETURN 'adopted';
 END $$;
 
--- Gives an attempt back that ended for a reason outside the message; due again after a delay.
-CREATE FUNCTION @schema@.give_back(p_parked bigint, p_token bigint, p_delay_ms bigint) RETURNS void
+-- Gives an attempt back that ended for a reason outside the message; due again after a delay.  p_lost: it
+-- may be the message's fault after all, and is counted apart.
+CREATE FUNCTION @schema@.give_back(
+  p_parked bigint, p_token bigint, p_delay_ms bigint, p_lost boolean) RETURNS void
 LANGUAGE sql AS $$
   UPDATE @schema@.parked
-  SET attempts = greatest(attempts - 1, 0),
+  SET attempts = greatest(attempts - 1, 0), losses = losses + p_lost::integer,
       next_at = clock_timestamp() + p_delay_ms * interval '1 millisecond',
       token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
   WHERE id = p_parked AND state = 'waiting' AND token = p_token
@@ -551,7 +556,7 @@ BEGIN
   SET state = CASE WHEN v_failed THEN 'failed' ELSE 'waiting' END,
       next_at = CASE WHEN NOT v_failed
         THEN clock_timestamp() + p_delay_ms * interval '1 millisecond' END,
-      crashes = r.crashes + 1, reason = p_reason, detail = p_detail,
+      crashes = r.crashes + 1, losses = 0, reason = p_reason, detail = p_detail,
       token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
   WHERE x.id = p_parked;
   RETURN CASE WHEN v_failed THEN 'failed' ELSE 'waiting' END;

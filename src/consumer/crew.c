@@ -13,6 +13,7 @@
 enum {
 	RETRY_POLL_MS = 5000, /* other daemons park too */
 	CRASH_AGAIN_MS = 500, /* the dead session still holds the key */
+	TELL_AGAIN_MS = 60000,
 };
 
 void crew_init(struct consumer *c)
@@ -147,6 +148,8 @@ static void note_fate(struct consumer *c, enum verdict v)
 	case VERDICT_BUSY:
 	case VERDICT_AGAIN:
 	case VERDICT_ALONE:
+	case VERDICT_LOST:
+	case VERDICT_CRASHED:
 	case VERDICT_COUNT:
 		breaker_neither(&c->breaker);
 		break;
@@ -243,6 +246,18 @@ static void on_verdicts(struct crew *crew, struct bytes payload)
 	crew->task = TASK_NONE;
 }
 
+static void remember_crash(
+	struct consumer *c, int64_t parked, int64_t token, bool timed_out, const char *detail)
+{
+	struct crash *crash = xcalloc(1, sizeof *crash);
+	crash->parked = parked;
+	crash->token = token;
+	crash->timed_out = timed_out;
+	(void)snprintf(crash->detail, sizeof crash->detail, "%s", detail);
+	crash->next = c->crashes;
+	c->crashes = crash;
+}
+
 static void forget_crash(struct consumer *c, int64_t parked, int64_t token)
 {
 	for (struct crash **p = &c->crashes; *p != NULL; p = &(*p)->next) {
@@ -259,7 +274,8 @@ static void on_retry(struct crew *crew, struct bytes payload)
 {
 	struct consumer *c = crew->owner;
 	struct reader r = reader_of(payload);
-	bool ran = reader_u8(&r) != 0;
+	enum retry_fate fate = (enum retry_fate)reader_u8(&r);
+	bool ran = fate != RETRY_NONE;
 	uint64_t next = reader_u64(&r);
 	note_outlook(c, &r);
 
@@ -268,6 +284,9 @@ static void on_retry(struct crew *crew, struct bytes payload)
 		forget_crash(c, crew->parked, crew->token);
 	if (crew->task == TASK_RETRY)
 		c->retry_at_ms = clock_ms() + RETRY_POLL_MS;
+	if (crew->task == TASK_RETRY && fate == RETRY_CRASHED)
+		remember_crash(c, crew->parked, crew->token, false,
+			"the session was lost while the handler ran");
 	if (crew->task == TASK_CRASHED && ran)
 		next = 0;
 	/* Due, but none could be taken: their keys are busy elsewhere. */
@@ -289,12 +308,21 @@ static void on_ready(struct crew *crew, struct bytes payload)
 	log_event(L_DEBUG, "worker_ready", LU("worker", crew->index + 1));
 }
 
-/* Said once for each reason, by one for all: each worker tries every few seconds. */
-static bool is_news(const struct consumer *c, const char *text)
+/* Said once for each reason, by one for all: each worker tries every few seconds.  What comes and goes is
+ * said once a minute. */
+static bool is_news(struct consumer *c, const char *text)
 {
+	enum { PLACES = sizeof c->told / sizeof c->told[0] };
+	uint64_t now_ms = clock_ms();
 	for (uint32_t i = 0; i < c->config->workers; i++)
 		if (strcmp(text, c->crew[i].down_text) == 0)
 			return false;
+	for (unsigned i = 0; i < PLACES; i++)
+		if (now_ms - c->told[i].at_ms < TELL_AGAIN_MS && strcmp(text, c->told[i].text) == 0)
+			return false;
+	unsigned place = c->n_told++ % PLACES;
+	(void)snprintf(c->told[place].text, sizeof c->told[place].text, "%s", text);
+	c->told[place].at_ms = now_ms;
 	return true;
 }
 
@@ -435,18 +463,6 @@ void crew_arrived(struct consumer *c, uint32_t index, uint32_t life, int take_fd
 	crew_greet(c);
 }
 
-static void remember_crash(
-	struct consumer *c, int64_t parked, int64_t token, bool timed_out, const char *detail)
-{
-	struct crash *crash = xcalloc(1, sizeof *crash);
-	crash->parked = parked;
-	crash->token = token;
-	crash->timed_out = timed_out;
-	(void)snprintf(crash->detail, sizeof crash->detail, "%s", detail);
-	crash->next = c->crashes;
-	c->crashes = crash;
-}
-
 static void drop_hand(struct crew *crew, bool timed_out, const char *detail)
 {
 	struct consumer *c = crew->owner;
@@ -510,6 +526,7 @@ static struct item item_of(const struct consumer *c, const struct entry *e)
 		.ref = {.generation = c->window.generation, .tag = e->tag},
 		.flags = e->flags,
 		.crashes = e->crashes,
+		.losses = e->losses,
 		.key = bytes_of(e->key, e->key_size),
 	};
 	struct reader r = reader_of(buf_bytes(&e->message));
@@ -631,7 +648,8 @@ static bool is_taken(const struct entry *e)
 /* One worker alone keeps the queue's order: what was given out before goes first. */
 static bool must_wait(const struct consumer *c, const struct entry *e)
 {
-	return c->has_kept && c->config->workers == 1 && !is_kept_first(e);
+	return c->config->workers == 1 &&
+	       ((c->has_kept && !is_kept_first(e)) || window_is_held_up(&c->window, e));
 }
 
 static struct entry *next_entry(const struct consumer *c, uint64_t now_ms)

@@ -106,6 +106,11 @@ struct consumer {
 	uint64_t retry_not_before_ms; /* what is given out again is kept before anything is run */
 	enum turn last_turn;  /* what was given last: the others come first now */
 	uint64_t no_crew_since_ms; /* 0: some worker is ready */
+	struct {
+		char text[256];
+		uint64_t at_ms;
+	} told[4]; /* reasons for being down, as they were logged last, in turn */
+	unsigned n_told;
 	bool is_in_doubt; /* paused for want of workers, and none has answered for anything since */
 	struct breaker breaker;
 	uint32_t parked; /* messages that are, as a worker last said, and those since */

@@ -220,11 +220,46 @@ static void settle(struct window *w, struct entry *e, uint64_t now_ms)
 	leave_key(w, e);
 }
 
-static void postpone(struct window *w, struct entry *e, uint64_t now_ms)
+static void postpone(struct window *w, struct entry *e, uint64_t until_ms)
 {
 	e->state = ENTRY_LATER;
-	e->later_at_ms = now_ms + window_busy_delay_ms(++e->busy_times);
+	e->later_at_ms = until_ms;
 	DL_APPEND(w->later, e);
+}
+
+/* Each time later, or one message would have one session after the other ended for it. */
+static void run_later(struct window *w, struct entry *e, uint64_t now_ms)
+{
+	if (e->losses < UINT16_MAX)
+		e->losses++;
+	uint64_t delay_ms = loss_delay_ms(e->losses);
+	e->flags |= ITEM_ALONE | ITEM_AGAIN;
+	if (delay_ms == 0)
+		make_ready(w, e);
+	else
+		postpone(w, e, now_ms + delay_ms);
+}
+
+bool window_is_held_up(const struct window *w, const struct entry *e)
+{
+	const struct entry *other;
+	DL_FOREACH(w->later, other)
+	{
+		if (other->losses != 0 && other->tag < e->tag)
+			return true;
+	}
+	return false;
+}
+
+/* A run of it ended with its worker, or its session, and it is to blame. */
+static void charge_crash(
+	struct window *w, struct entry *e, enum park_reason reason, const char *detail)
+{
+	e->flags |= ITEM_ALONE | ITEM_AGAIN;
+	e->losses = 0;
+	e->crashes++;
+	set_parking(e, reason, detail);
+	make_ready(w, e);
 }
 
 void window_verdict(struct window *w, struct entry *e, enum verdict v, uint64_t now_ms)
@@ -241,11 +276,17 @@ void window_verdict(struct window *w, struct entry *e, enum verdict v, uint64_t 
 		settle(w, e, now_ms);
 		break;
 	case VERDICT_BUSY:
-		postpone(w, e, now_ms);
+		postpone(w, e, now_ms + window_busy_delay_ms(++e->busy_times));
 		break;
 	case VERDICT_ALONE:
 		e->flags |= ITEM_ALONE;
 		make_ready(w, e);
+		break;
+	case VERDICT_LOST:
+		run_later(w, e, now_ms);
+		break;
+	case VERDICT_CRASHED:
+		charge_crash(w, e, PARK_CRASHED, "the session was lost while the handler ran");
 		break;
 	case VERDICT_AGAIN:
 	case VERDICT_COUNT:
@@ -260,11 +301,11 @@ void window_crashed(struct window *w, struct entry *e, bool was_alone, enum park
 {
 	assert(e->state == ENTRY_IN_HAND);
 	w->n_in_hand--;
-	e->flags |= ITEM_ALONE | ITEM_AGAIN;
 	if (was_alone && !e->is_parking) {
-		e->crashes++;
-		set_parking(e, reason, detail);
+		charge_crash(w, e, reason, detail);
+		return;
 	}
+	e->flags |= ITEM_ALONE | ITEM_AGAIN;
 	make_ready(w, e);
 }
 

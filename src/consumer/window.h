@@ -18,7 +18,7 @@ enum entry_state {
 	ENTRY_READY,     /* may be given to a worker */
 	ENTRY_BEHIND,    /* an older delivery with the same key is not settled yet */
 	ENTRY_IN_HAND,   /* a worker has it */
-	ENTRY_LATER,     /* busy elsewhere: ready again at later_at_ms */
+	ENTRY_LATER,     /* busy elsewhere, or lost its session: ready again at later_at_ms */
 	ENTRY_SETTLED,   /* to be acknowledged, and then forgotten */
 };
 
@@ -31,6 +31,7 @@ struct entry {
 	enum park_reason park_reason;
 	char *park_detail; /* owned; NULL: none */
 	uint16_t crashes;
+	uint16_t losses;       /* of the session, while it ran alone; none of them charged */
 	uint32_t busy_times;   /* in a row */
 	uint64_t later_at_ms;
 	uint64_t settled_at_ms;
@@ -83,12 +84,16 @@ void window_complete_parking(
 struct entry *window_peek(const struct window *w);
 void window_take(struct window *w, struct entry *e); /* READY -> IN_HAND */
 
-/* What a verdict does to an entry in hand.  now_ms: for BUSY, and for how long settled ones wait. */
+/* What a verdict does to an entry in hand.  now_ms: for BUSY and LOST, and for how long settled ones wait. */
 void window_verdict(struct window *w, struct entry *e, enum verdict v, uint64_t now_ms);
 
 /* Its worker died with it in hand.  was_alone: it was the only one, and being run. */
 void window_crashed(struct window *w, struct entry *e, bool was_alone, enum park_reason reason,
 	const char *detail);
+
+/* Whether an older one waits for another run after the loss of its session: whoever keeps the queue's order
+ * waits for it. */
+bool window_is_held_up(const struct window *w, const struct entry *e);
 
 /* Back among the ready ones, unchanged. */
 void window_give_back(struct window *w, struct entry *e);

@@ -107,6 +107,10 @@ static void receive_notice(void *arg, const PGresult *res)
 	bool is_raised = function != NULL && strcmp(function, "exec_stmt_raise") == 0;
 	if (state != NULL && strcmp(state, "01000") == 0 && !is_raised)
 		c->warned = true;
+	/* The last word of a session that ends with all others: another one crashed, or the server is
+	 * stopped at once.  One that is ended by itself is told so by an error. */
+	if (state != NULL && strncmp(state, "57P", 3) == 0 && !is_raised)
+		c->is_dismissed = true;
 }
 
 /* What every session of ours is: nothing outside our transactions can write, a vanished client is
@@ -298,6 +302,11 @@ const char *db_conn_schema(const struct db_conn *c)
 int db_conn_version(const struct db_conn *c)
 {
 	return PQserverVersion(c->pg);
+}
+
+bool db_was_dismissed(const struct db_conn *c)
+{
+	return c->is_dismissed;
 }
 
 bool db_warned(const struct db_conn *c)

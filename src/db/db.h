@@ -132,6 +132,10 @@ enum rc db_raw_end(struct db_conn *c, struct err *err) MUST_CHECK;
 bool db_warned(const struct db_conn *c);
 void db_warning_clear(struct db_conn *c);
 
+/* True if the server ended this session along with all others: it was shut down at once, or another
+ * session crashed.  No statement of this one is to blame. */
+bool db_was_dismissed(const struct db_conn *c);
+
 /* Whether the session is inside a transaction block, failed or not. */
 enum db_tx_state { DB_TX_NONE, DB_TX_OPEN, DB_TX_FAILED, DB_TX_LOST };
 enum db_tx_state db_tx_state(const struct db_conn *c);

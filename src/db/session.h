@@ -30,6 +30,7 @@ struct db_conn {
 	bool lost;
 	bool is_given_up; /* by us: it did not answer */
 	bool warned;
+	bool is_dismissed; /* said to go, as all others were */
 	bool stale; /* what the server has parsed is not to be used again */
 	struct db_statement *statements;
 	uint32_t names_used;

@@ -82,7 +82,7 @@ static const char *const texts[SQL_COUNT] = {
 	[SQL_TAKE_DUE] = "SELECT d.id, d.token, d.attempts, d.crashes, d.key, d.fingerprint, "
 			 "d.exchange, d.routing_key, d.redelivered, d.properties, "
 			 "CASE WHEN d.state = 'waiting' THEN coalesce(d.body, @.parked_body(d.id)) END, "
-			 "d.state, d.reason, d.detail FROM @.take_due($1::integer, $2, $3::integer, "
+			 "d.state, d.reason, d.detail, d.losses FROM @.take_due($1::integer, $2, $3::integer, "
 			 "$4::integer, $5::bigint, $6::bigint) d",
 	[SQL_LOOK_OUT] = "SELECT (SELECT (extract(epoch FROM min(next_at) - clock_timestamp()) * 1000)::bigint "
 			 "FROM @.parked WHERE consumer = $1::integer AND state = 'waiting'), "
@@ -92,7 +92,7 @@ static const char *const texts[SQL_COUNT] = {
 			 "state = 'waiting' AND next_at <= clock_timestamp() AND "
 			 "reason = 'redelivered' AND attempts = 0 LIMIT 1) k)",
 	[SQL_ADOPT_KEY] = "SELECT @.adopt_key($1::bigint, $2::bigint, $3::bytea, $4::bytea)",
-	[SQL_GIVE_BACK] = "SELECT @.give_back($1::bigint, $2::bigint, $3::bigint)",
+	[SQL_GIVE_BACK] = "SELECT @.give_back($1::bigint, $2::bigint, $3::bigint, $4::boolean)",
 	[SQL_COUNT_CRASH] = "SELECT @.count_crash($1::bigint, $2::bigint, $3, $4, $5::integer, "
 			    "$6::integer, $7::bigint)",
 

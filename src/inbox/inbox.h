@@ -147,6 +147,7 @@ static inline void park_stream_done(struct park_stream *s)
 struct due {
 	int64_t parked, token;
 	uint32_t attempts, crashes;
+	uint32_t losses; /* sessions that were lost while it ran, uncharged so far */
 	struct bytes key;         /* absent: none */
 	struct bytes fingerprint;
 	struct message message;
@@ -175,8 +176,9 @@ enum rc inbox_look_out(struct inbox *x, struct outlook *ret, struct err *err) MU
 enum rc inbox_adopt_key(struct inbox *x, const struct due *due, struct bytes key,
 	struct bytes fingerprint, enum park_outcome *ret, struct err *err) MUST_CHECK;
 
-/* After an outage: gives back the attempt that was counted for a retry. */
-enum rc inbox_give_back(struct inbox *x, int64_t parked, int64_t token, uint64_t delay_ms,
+/* After an outage: gives back the attempt that was counted for a retry.  is_lost: the session was lost while
+ * it ran, which is counted apart. */
+enum rc inbox_give_back(struct inbox *x, int64_t parked, int64_t token, uint64_t delay_ms, bool is_lost,
 	struct err *err) MUST_CHECK;
 
 /* The worker that ran a retry died: counts it, once.  PARK_BUSY: later again. */

@@ -50,6 +50,7 @@ static void read_due(struct due *d, struct db_result *res, size_t row)
 		.state = db_result_value(res, row, 11),
 		.reason = db_result_value(res, row, 12),
 		.detail = db_result_value(res, row, 13),
+		.losses = (uint32_t)db_result_int(res, row, 14),
 		.result = res,
 	};
 }
@@ -130,12 +131,12 @@ enum rc inbox_adopt_key(struct inbox *x, const struct due *due, struct bytes key
 }
 
 enum rc inbox_give_back(
-	struct inbox *x, int64_t parked, int64_t token, uint64_t delay_ms, struct err *err)
+	struct inbox *x, int64_t parked, int64_t token, uint64_t delay_ms, bool is_lost, struct err *err)
 {
 	struct number_text id, tok, delay;
 	const struct db_value args[] = {value_int(&id, parked), value_int(&tok, token),
-		value_int(&delay, (int64_t)delay_ms)};
-	if (inbox_run(x, SQL_GIVE_BACK, 3, args, NULL, err) != RC_OK)
+		value_int(&delay, (int64_t)delay_ms), value_text(is_lost ? "t" : "f")};
+	if (inbox_run(x, SQL_GIVE_BACK, 4, args, NULL, err) != RC_OK)
 		return err_ctx(err, "giving an attempt back");
 	return RC_OK;
 }

@@ -12,8 +12,18 @@ const char *verdict_name(enum verdict v)
 		[VERDICT_AGAIN] = "again",
 		[VERDICT_ALONE] = "alone",
 		[VERDICT_KEPT] = "kept",
+		[VERDICT_LOST] = "lost",
+		[VERDICT_CRASHED] = "crashed",
 	};
 	return v < VERDICT_COUNT ? names[v] : "?";
+}
+
+uint64_t loss_delay_ms(uint32_t losses)
+{
+	enum { SECOND_MS = 1600, CAP_MS = 5000 };
+	if (losses <= 1)
+		return 0;
+	return losses > 3 ? CAP_MS : SECOND_MS << (losses - 2);
 }
 
 const char *park_reason_name(enum park_reason r)
@@ -59,6 +69,7 @@ void item_encode(struct buf *out, const struct item *item)
 	ref_encode(out, &item->ref);
 	buf_add_byte(out, item->flags);
 	buf_add_u16(out, item->crashes);
+	buf_add_u16(out, item->losses);
 	short_encode(out, item->key);
 	message_encode(out, &item->message);
 }
@@ -69,6 +80,7 @@ bool item_decode(struct reader *r, struct item *ret)
 	item.ref = ref_decode(r);
 	item.flags = reader_u8(r);
 	item.crashes = reader_u16(r);
+	item.losses = reader_u16(r);
 	item.key = short_decode(r);
 	if (!message_decode(r, &item.message))
 		return false;

@@ -33,7 +33,7 @@ enum frame_type {
 	FROM_DOWN,       /* u8 rc, text: cannot work now; the worker goes on trying by itself */
 	FROM_VERDICTS,   /* u32 n, u64 next_due_ms, then n times ref, u8 verdict */
 	FROM_TAKEN,      /* i64 parked, i64 token: about to run this retry */
-	FROM_RETRY,      /* u8 ran, u64 next_due_ms, u32 parked (all bits set: not known), u8 has kept */
+	FROM_RETRY,      /* u8 enum retry_fate, u64 next_due_ms, u32 parked (all bits set: not known), u8 has kept */
 	FROM_OUTGOING,   /* u64 next_due_ms, u32 hold_ms: how long, from the asking on, they may be begun
 			  * to be published; then messages, to the end of the frame */
 	FROM_SENT,       /* u8 done: the outcomes are committed */
@@ -60,9 +60,22 @@ enum verdict {
 	VERDICT_AGAIN,     /* nothing happened, or nobody knows: offer it again */
 	VERDICT_ALONE,     /* the batch failed: run it alone */
 	VERDICT_KEPT,      /* not run yet, but kept in inboxd.parked and due, committed: settle it */
+	VERDICT_LOST,      /* the session was lost while it ran alone: offer it again, and count that */
+	VERDICT_CRASHED,   /* the same, and it is to blame: a crash, to be parked by whoever can */
 	VERDICT_COUNT,
 };
 const char *verdict_name(enum verdict v);
+
+/* What became of TO_RETRY or TO_CRASHED. */
+enum retry_fate {
+	RETRY_NONE,    /* none is due, or nothing could be done now: ask again */
+	RETRY_RAN,
+	RETRY_CRASHED, /* it ran and is to blame for its session's end: a crash, still to be counted */
+};
+
+/* How long a message waits after so many sessions were lost while it ran alone: the first may be anybody's
+ * fault. */
+uint64_t loss_delay_ms(uint32_t losses);
 
 /* Why the consumer has a message parked without running it; the worker's reasons are texts. */
 enum park_reason {
@@ -88,6 +101,7 @@ struct item {
 	struct delivery_ref ref;
 	uint8_t flags;
 	uint16_t crashes;     /* runs of this delivery that ended with their worker */
+	uint16_t losses;      /* sessions that were lost while it ran alone, uncharged so far */
 	struct bytes key;     /* empty: none */
 	struct message message;
 };

@@ -377,58 +377,55 @@ static bool is_from_outside(const struct err *err)
 	return strncmp(err->sqlstate, "57P", 3) == 0;
 }
 
-/* The message that ran alone is charged with it, unless the server still lacks what it lacked then. */
-static void blame(struct batch *b, const struct err *err)
+/* The message that ran alone is charged with what the server lacked then, unless it lacks that still. */
+static void charge(struct worker *w, struct job *job, const struct err *err)
 {
-	struct worker *w = b->w;
-	struct job *job = culprit(b);
 	struct err lacks;
-	assert(job != NULL); /* a handler ran */
-	struct park park = park_of(job);
-	if (err->sqlstate[0] != '\0' && inbox_probe(&w->inbox, &lacks) != RC_OK) {
+	if (inbox_probe(&w->inbox, &lacks) != RC_OK) {
 		worker_lost(w, &lacks);
 		return;
 	}
-	if (err->sqlstate[0] != '\0' && !is_from_outside(err)) {
-		job->host->verdict = HOST_RETRY;
-		(void)snprintf(job->host->reason, sizeof job->host->reason, "%s", err->text);
-		(void)snprintf(job->host->sqlstate, sizeof job->host->sqlstate, "%s", err->sqlstate);
-		park_failed(w, job);
-		return;
-	}
-	park.crashes++;
-	verdict_dispose_crash(w->consumer, attempts_of(job), random_u32(), &park);
-	park.reason = park_reason_name(PARK_CRASHED);
-	park.detail = "the session was lost while the handler ran, and the database answers";
-	job->verdict = worker_park(w, &park, job->item.flags);
-	if (job->verdict == VERDICT_PARKED)
-		stats_add(w->slot, STATS_crashed, 1);
+	job->host->verdict = HOST_RETRY;
+	(void)snprintf(job->host->reason, sizeof job->host->reason, "%s", err->text);
+	(void)snprintf(job->host->sqlstate, sizeof job->host->sqlstate, "%s", err->sqlstate);
+	park_failed(w, job);
+	if (w->db != NULL)
+		worker_succeeded(w);
+}
+
+static uint32_t losses_of(const struct job *job)
+{
+	return job->due != NULL ? job->due->losses : job->item.losses;
 }
 
 /* The session is gone, or the server lacks something.  If it went without a word and the database answers
  * at once, it was the message that ran alone; else it is an outage and nobody's fault.  Where the server
- * names a cause, or COMMIT may have been sent, that is believed - but not for ever of one and the same
- * message, or it would hold up all behind it.  Parking looks whether the work did commit after all. */
+ * names a cause, or COMMIT may have been sent, or it is the whole server that went with the session, that
+ * is believed - but not for ever of one and the same message: whoever keeps it counts.  A crash is told,
+ * not parked here, for that must not depend on whether the database answers at this moment; parking, then,
+ * looks whether the work did commit after all. */
 static void conclude_lost(struct batch *b, enum rc rc, const struct err *err)
 {
 	struct worker *w = b->w;
 	/* A server that answers nobody has as good as said so. */
 	const char *named = w->is_server_silent ? "08006" : err->sqlstate;
 	bool is_certain = rc == RC_UNAVAILABLE && named[0] == '\0';
+	bool was_dismissed = w->db != NULL && db_was_dismissed(w->db);
 	worker_lost(w, err);
-	if (b->n_hosts == 0)
-		return;
-	if (b->n_hosts > 1) {
+	if (b->n_hosts > 1)
 		split(b);
+	if (b->n_hosts != 1 || was_dismissed)
 		return;
+	struct job *job = culprit(b);
+	assert(job != NULL); /* a handler ran */
+	bool is_over = losses_of(job) >= verdict_losses_believed(named);
+	job->verdict = VERDICT_LOST;
+	if (err->sqlstate[0] != '\0' && !is_from_outside(err)) {
+		if (is_over && worker_connect(w))
+			charge(w, job, err);
+	} else if (is_over || (is_certain && worker_connect(w))) {
+		job->verdict = VERDICT_CRASHED;
 	}
-	if (!is_certain && w->losses <= verdict_losses_believed(named))
-		return;
-	if (!worker_connect(w))
-		return;
-	blame(b, err);
-	if (w->db != NULL)
-		worker_succeeded(w);
 }
 
 static void after(struct batch *b, enum rc rc, const struct err *err)

@@ -12,11 +12,11 @@ enum {
 	LEASE_MARGIN_MS = 30000, /* over the handler's limit: time to be killed and noticed */
 };
 
-static void answer(struct worker *w, bool ran, const struct outlook *o)
+static void answer(struct worker *w, enum retry_fate fate, const struct outlook *o)
 {
 	worker_consider_leaving(w);
 	size_t at = channel_begin(&w->channel, FROM_RETRY);
-	buf_add_byte(&w->channel.out, ran);
+	buf_add_byte(&w->channel.out, (uint8_t)fate);
 	buf_add_u64(
 		&w->channel.out, o->next_due_ms < w->next_due_ms ? o->next_due_ms : w->next_due_ms);
 	buf_add_u32(&w->channel.out, o->parked);
@@ -109,17 +109,23 @@ static enum verdict run_keyless(struct worker *w, const struct due *due)
 		fingerprint.data != NULL ? buf_bytes(&fingerprint) : bytes_str(""));
 }
 
-static void run_due(struct worker *w, const struct due *due)
+static enum retry_fate run_due(struct worker *w, const struct due *due)
 {
 	struct err err;
 	enum verdict v = due->key.size != 0 ? batch_run_retry(w, due) : run_keyless(w, due);
-	if (v != VERDICT_AGAIN && v != VERDICT_BUSY)
-		return;
+	if (v == VERDICT_CRASHED)
+		return RETRY_CRASHED;
+	if (v != VERDICT_AGAIN && v != VERDICT_BUSY && v != VERDICT_LOST)
+		return RETRY_RAN;
 	w->owed.parked = due->parked;
 	w->owed.token = due->token;
+	w->owed.is_lost = v == VERDICT_LOST;
 	w->owed.delay_ms = v == VERDICT_BUSY ? BUSY_MS : 0;
+	if (v == VERDICT_LOST)
+		w->owed.delay_ms = loss_delay_ms(due->losses + 1);
 	if (w->db != NULL && retry_repay(w, &err) != RC_OK)
 		worker_lost(w, &err);
+	return RETRY_RAN;
 }
 
 enum rc retry_repay(struct worker *w, struct err *err)
@@ -127,7 +133,8 @@ enum rc retry_repay(struct worker *w, struct err *err)
 	if (w->owed.parked == 0)
 		return RC_OK;
 	FAULT("before-repay");
-	if (inbox_give_back(&w->inbox, w->owed.parked, w->owed.token, w->owed.delay_ms, err) != RC_OK)
+	if (inbox_give_back(&w->inbox, w->owed.parked, w->owed.token, w->owed.delay_ms, w->owed.is_lost,
+		    err) != RC_OK)
 		return err->rc;
 	w->owed.parked = 0;
 	FAULT("repaid");
@@ -154,17 +161,18 @@ void retry_run(struct worker *w)
 	struct due due;
 	struct err err;
 	bool found = false;
+	enum retry_fate fate = RETRY_NONE;
 	uint64_t lease_ms = w->consumer->handler_timeout_ms + LEASE_MARGIN_MS;
 
 	if (w->db != NULL && inbox_take_due(&w->inbox, lease_ms, tell_ended, w, &found, &due, &err) != RC_OK)
 		worker_lost(w, &err);
 	if (w->db != NULL && found) {
 		announce(w, &due);
-		run_due(w, &due);
+		fate = run_due(w, &due);
 		due_done(&due);
 	}
 	const struct outlook o = look_out(w);
-	answer(w, found, &o);
+	answer(w, fate, &o);
 }
 
 void retry_crashed(struct worker *w, struct bytes payload)
@@ -188,8 +196,11 @@ void retry_crashed(struct worker *w, struct bytes payload)
 	if (outcome == PARK_PARKED) {
 		w->has_outgoing = true; /* if it was the last one */
 		stats_add(w->slot, timed_out ? STATS_timed_out : STATS_crashed, 1);
+		log_event(L_WARNING, "crash_counted", LI("parked", parked),
+			LS("reason", park_reason_name(timed_out ? PARK_TIMED_OUT : PARK_CRASHED)),
+			LS("detail", text));
 	}
 	/* Not counted yet (the dead session still holds the key): the consumer asks again. */
 	const struct outlook o = look_out(w);
-	answer(w, outcome != PARK_BUSY, &o);
+	answer(w, outcome != PARK_BUSY ? RETRY_RAN : RETRY_NONE, &o);
 }

@@ -34,6 +34,7 @@ struct worker {
 	struct {            /* attempt of a retry that an outage ended: given back when we are back */
 		int64_t parked, token;
 		uint64_t delay_ms;
+		bool is_lost; /* the session was, while it ran: counted */
 	} owed;
 	uint64_t next_due_ms; /* soonest retry that this command parked; UINT64_MAX: none */
 	bool has_outgoing;    /* this command has made something to be published */
@@ -70,8 +71,8 @@ void worker_succeeded(struct worker *w);
 /* TO_BATCH: runs items in one transaction; answers. */
 void batch_run(struct worker *w, struct bytes payload);
 
-/* What batch_run does for one message, for retries too: parked 0 for a delivery.  The verdict of a
- * retry only says whether its attempt is to be given back (VERDICT_AGAIN) or not. */
+/* What batch_run does for one message, of a retry.  The verdict only says whether its attempt is to be
+ * given back (VERDICT_AGAIN, _BUSY, _LOST), or a crash counted (VERDICT_CRASHED), or neither. */
 enum verdict batch_run_retry(struct worker *w, const struct due *due);
 
 /* TO_PARK, TO_PARK_…: parks what the consumer does not want to run; answers when done. */

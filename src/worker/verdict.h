@@ -19,8 +19,8 @@ void verdict_dispose(const struct config_consumer *c, const struct host_item *it
 void verdict_dispose_crash(
 	const struct config_consumer *c, uint32_t attempts, uint32_t random, struct park *park);
 
-/* How many times in a row, nothing committed in between, a session may be lost over one message that runs
- * alone until the message is charged with it.  What the server lacks (room, memory) it may lack for this
+/* How many times a session may be lost over one message that runs alone until the message is charged with
+ * it, whatever others commit in between.  What the server lacks (room, memory) it may lack for this
  * handler's tables only, where no probe of ours would notice. */
 uint32_t verdict_losses_believed(const char *sqlstate);
 

@@ -13,6 +13,8 @@
  *   crash             dies of a signal, behind its row
  *   crash-once:F      the same unless the file F exists, which it makes
  *   exit              calls exit(0)
+ *   end-session       has the server end its session
+ *   kill-backend      kills the server's process of its session, and so all sessions
  *   hang              never returns
  *   end-daemon        kills the supervisor, which takes everybody with it
  *
@@ -121,6 +123,17 @@ static void end_daemon(void)
 		(void)pause();
 }
 
+static int32_t kill_backend(const struct inboxd_host *host, struct inboxd_call *call)
+{
+	struct inboxd_rows *rows = NULL;
+	int32_t rc = host->exec(call, "SELECT pg_backend_pid()", 0, NULL, &rows);
+	if (rc != INBOXD_DONE)
+		return rc;
+	pid_t pid = (pid_t)strtol(host->rows_value(rows, 0, 0).data, NULL, 10);
+	(void)kill(pid, SIGKILL);
+	return host->exec(call, "SELECT pg_sleep(60)", 0, NULL, NULL);
+}
+
 static int32_t reject_long(const struct inboxd_host *host, struct inboxd_call *call)
 {
 	static char reason[300001];
@@ -145,6 +158,11 @@ static int32_t act_on(const struct inboxd_host *host, struct inboxd_call *call, 
 		return reject_long(host, call);
 	else if (strcmp(act, "sql") == 0)
 		return host->exec(call, "SELECT 1/0", 0, NULL, NULL);
+	else if (strcmp(act, "end-session") == 0)
+		return host->exec(
+			call, "SELECT pg_terminate_backend(pg_backend_pid())", 0, NULL, NULL);
+	else if (strcmp(act, "kill-backend") == 0)
+		return kill_backend(host, call);
 	else if (strcmp(act, "crash") == 0)
 		crash_unless(NULL);
 	else if (strncmp(act, "crash-once:", 11) == 0)

@@ -91,6 +91,47 @@ START_TEST(a_message_that_crashed_once_succeeds_the_next_time)
 }
 END_TEST
 
+/* Its sessions end, again and again, while neighbours commit in between; `sign` is the server's line for
+ * each.  That is believed five times for each of its runs. */
+static void check_that_sessions_end(const char *name, const char *act, const char *sign, int runs)
+{
+	struct world w;
+	struct daemon d;
+	world_begin(&w, name);
+	int before = postgres_log_lines(sign);
+	config_main(&w, "%s",
+		runs == 1 ? "    workers: 2\n    crash_limit: 1\n"
+			  : "    workers: 2\n    crash_limit: 2\n    retry: {delays: [100ms]}\n");
+	publish_many(&w, w.queue, "before", 20);
+	publish(&w, w.queue, &(struct msg){.id = "bad", .body = "poison", .act = act});
+	publish_many(&w, w.queue, "behind", 10);
+	daemon_start_main(&w, &d);
+	WAIT_FOR(postgres_log_lines(sign) > before, 30);
+	stays_calm(&d, 10);
+	publish_many(&w, w.queue, "later", 10);
+	WAIT_FOR(log_lines(&d, "reason=crashed") == runs && is_settled(w.queue), 120);
+	int ends = postgres_log_lines(sign) - before;
+	ck_assert_int_ge(ends, 5 * runs);
+	ck_assert_int_le(ends, 6 * runs + 2); /* and in the batch that it was part of first */
+	postgres_reconnect(&w);
+	check_parked(&w, "failed", "crashed");
+	world_end(&w);
+}
+
+START_TEST(a_message_that_ends_its_sessions_is_parked_though_others_commit_in_between)
+{
+	check_that_sessions_end("end_session", "end-session",
+		"terminating connection due to administrator command", 2);
+}
+END_TEST
+
+START_TEST(a_message_that_crashes_the_server_is_parked_though_it_is_away_right_after)
+{
+	check_that_sessions_end("kill_backend", "kill-backend",
+		"all server processes terminated; reinitializing", 1);
+}
+END_TEST
+
 START_TEST(a_retry_waits_in_the_database_and_then_succeeds_once)
 {
 	struct world w;
@@ -207,11 +248,13 @@ START_TEST(a_crash_among_nine_good_ones_of_a_quorum_queue_with_limit_3_is_parked
 }
 END_TEST
 
-UNIT_SUITE_TIMEOUT(120, "integration/failures", a_rejected_message_is_parked,
+UNIT_SUITE_TIMEOUT(180, "integration/failures", a_rejected_message_is_parked,
 	a_data_error_of_sql_is_parked, a_message_that_crashes_its_worker_is_parked_after_the_limit,
 	a_message_that_ends_its_worker_is_parked_after_the_limit,
 	a_message_that_hangs_is_ended_by_its_time_limit_and_parked,
 	a_message_that_crashed_once_succeeds_the_next_time,
+	a_message_that_ends_its_sessions_is_parked_though_others_commit_in_between,
+	a_message_that_crashes_the_server_is_parked_though_it_is_away_right_after,
 	a_retry_waits_in_the_database_and_then_succeeds_once,
 	a_retry_that_never_succeeds_is_parked_as_failed_when_its_attempts_are_used_up,
 	a_message_that_waits_a_minute_delays_no_others_second_run,

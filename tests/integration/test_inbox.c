@@ -807,7 +807,7 @@ START_TEST(a_session_lost_while_parking_or_retrying_is_never_taken_for_success)
 	session_terminate(&world.a);
 	never_ok(inbox_take_due(&world.a.x, 1000, NULL, NULL, &found, &due, &world.err), "take_due");
 	session_terminate(&world.a);
-	never_ok(inbox_give_back(&world.a.x, 1, 1, 0, &world.err), "give_back");
+	never_ok(inbox_give_back(&world.a.x, 1, 1, 0, false, &world.err), "give_back");
 	session_terminate(&world.a);
 	never_ok(inbox_count_crash(&world.a.x, 1, 1, "crashed", "", &outcome, &world.err),
 		"count_crash");

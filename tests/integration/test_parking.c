@@ -715,13 +715,13 @@ START_TEST(an_attempt_is_given_back_once_and_only_with_its_token)
 	struct due d;
 	inbox_world_begin("");
 	take_one("\001k", &d);
-	MUST_OK(inbox_give_back(&world.a.x, d.parked, d.token + 1, 0, &world.err));
+	MUST_OK(inbox_give_back(&world.a.x, d.parked, d.token + 1, 0, false, &world.err));
 	ck_assert_str_eq(row("attempts"), "2");
-	MUST_OK(inbox_give_back(&world.a.x, d.parked, d.token, 0, &world.err));
+	MUST_OK(inbox_give_back(&world.a.x, d.parked, d.token, 0, false, &world.err));
 	ck_assert_str_eq(row("concat_ws('|', attempts, next_at <= clock_timestamp())"), "1|t");
-	MUST_OK(inbox_give_back(&world.a.x, d.parked, d.token, 0, &world.err));
+	MUST_OK(inbox_give_back(&world.a.x, d.parked, d.token, 0, false, &world.err));
 	ck_assert_str_eq(row("attempts"), "1");
-	MUST_OK(inbox_give_back(&world.a.x, 999999, 1, 0, &world.err));
+	MUST_OK(inbox_give_back(&world.a.x, 999999, 1, 0, false, &world.err));
 	due_done(&d);
 	ck_assert(take(&d));
 	ck_assert_uint_eq(d.attempts, 2);

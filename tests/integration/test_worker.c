@@ -29,6 +29,7 @@ static struct {
 	struct stats_slot *slot;
 	bool is_ready; /* said so last */
 	uint64_t tag;
+	uint16_t losses; /* of the next messages */
 	enum verdict verdict[MOST]; /* of the last answer, in order */
 	size_t n;
 } w;
@@ -193,6 +194,7 @@ static void add_item_of_size(const char *id, const char *body, uint16_t crashes,
 	props_encode(&properties, &p);
 	const struct item item = {.ref = {.generation = 1, .tag = ++w.tag},
 		.crashes = crashes,
+		.losses = w.losses,
 		.key = bytes_str(key),
 		.message = {.routing_key = bytes_str("q"),
 			.properties = buf_bytes(&properties),
@@ -251,7 +253,7 @@ static void park_crashed(const char *id, uint16_t crashes)
 	receive_verdicts();
 }
 
-static bool run_retry(void)
+static enum retry_fate run_retry(void)
 {
 	channel_end(&w.channel, channel_begin(&w.channel, TO_RETRY));
 	flush();
@@ -260,7 +262,7 @@ static bool run_retry(void)
 	ck_assert_int_ne((int64_t)reader_u64(&r), 0);
 	f = receive(FROM_RETRY);
 	r = reader_of(f.payload);
-	return reader_u8(&r) != 0;
+	return (enum retry_fate)reader_u8(&r);
 }
 
 static const char *done(void)
@@ -513,9 +515,26 @@ START_TEST(an_outage_gives_the_attempt_of_a_retry_back)
 	(void)admin("UPDATE parked SET body = 'away'");
 	ck_assert(run_retry());
 	wait_until_ready();
-	ck_assert_str_eq(admin("SELECT concat_ws('|', state, attempts, next_at <= "
+	ck_assert_str_eq(admin("SELECT concat_ws('|', state, attempts, losses, next_at <= "
 			       "clock_timestamp()) FROM parked"),
-		"waiting|1|t");
+		"waiting|1|1|t");
+	end_world();
+}
+END_TEST
+
+/* The row counts, whoever runs it. */
+START_TEST(a_retry_whose_sessions_end_is_a_crash_after_a_few_ever_later_ones)
+{
+	begin_acting("retry: {immediate: 2, delays: []}");
+	RUN("a", "later");
+	(void)admin("UPDATE parked SET body = 'away', losses = 4");
+	ck_assert_int_eq(run_retry(), RETRY_RAN);
+	wait_until_ready();
+	ck_assert_str_eq(admin("SELECT concat_ws('|', state, attempts, losses, next_at > "
+			       "clock_timestamp() + interval '2 s') FROM parked"),
+		"waiting|1|5|t");
+	(void)admin("UPDATE parked SET next_at = clock_timestamp()");
+	ck_assert_int_eq(run_retry(), RETRY_CRASHED);
 	end_world();
 }
 END_TEST
@@ -540,12 +559,16 @@ START_TEST(a_message_whose_sessions_end_is_charged_for_it_after_a_few_ever_slowe
 	uint64_t since = clock_ms();
 	int believed = 0;
 	for (;; believed++) {
+		w.losses = (uint16_t)believed;
 		RUN("a", "away");
-		if (w.verdict[0] != VERDICT_AGAIN)
+		if (w.verdict[0] != VERDICT_LOST)
 			break;
 		ck_assert_int_lt(believed, 20);
 		wait_until_ready();
 	}
+	verdict_is(0, VERDICT_CRASHED);
+	wait_until_ready();
+	park_crashed("a", 1);
 	ck_assert_int_ge(believed, 3);
 	ck_assert_uint_ge(clock_ms() - since, 2000);
 	verdict_is(0, VERDICT_PARKED);
@@ -584,6 +607,7 @@ UNIT_SUITE_TIMEOUT(60, "worker/process", a_batch_is_done_and_a_second_time_it_is
 	a_retry_runs_when_it_is_due_until_its_attempts_are_used,
 	a_retry_that_succeeds_leaves_its_marker_and_no_row,
 	an_outage_gives_the_attempt_of_a_retry_back,
+	a_retry_whose_sessions_end_is_a_crash_after_a_few_ever_later_ones,
 	a_session_lost_while_nothing_runs_is_opened_again,
 	a_message_whose_sessions_end_is_charged_for_it_after_a_few_ever_slower_ones,
 	a_code_of_the_servers_own_that_a_handler_raised_itself_is_a_failure_of_its_message)

@@ -707,6 +707,35 @@ START_TEST(a_crash_while_parking_counts_for_nothing)
 }
 END_TEST
 
+/* The first may be anybody's fault; then each time later, and others go on. */
+START_TEST(one_whose_session_is_lost_runs_again_ever_later_and_who_keeps_order_waits)
+{
+	setup();
+	struct entry *bad = deliver("a", 1), *other = deliver("b", 1);
+	static const uint64_t delays[] = {0, 1600, 3200, 5000, 5000};
+	uint64_t now = 1000;
+	for (size_t i = 0; i < sizeof delays / sizeof delays[0]; i++) {
+		ck_assert_ptr_eq(window_peek(&w), bad);
+		window_take(&w, bad);
+		window_verdict(&w, bad, VERDICT_LOST, now);
+		ck_assert_uint_eq(bad->losses, i + 1);
+		ck_assert((bad->flags & ITEM_ALONE) != 0);
+		ck_assert(window_is_held_up(&w, other) == (delays[i] != 0));
+		ck_assert_ptr_eq(window_peek(&w), delays[i] == 0 ? bad : other);
+		now += delays[i];
+		(void)window_wake(&w, now);
+		ck_assert(!window_is_held_up(&w, other));
+	}
+	window_take(&w, bad);
+	window_verdict(&w, bad, VERDICT_CRASHED, now);
+	ck_assert(bad->is_parking);
+	ck_assert_int_eq(bad->park_reason, PARK_CRASHED);
+	ck_assert_uint_eq(bad->crashes, 1);
+	ck_assert_ptr_eq(window_peek(&w), bad);
+	done();
+}
+END_TEST
+
 START_TEST(what_cannot_run_is_parked_in_its_turn)
 {
 	setup();
@@ -789,7 +818,7 @@ struct fact {
 	int key; /* 0: none */
 	size_t size;
 	bool parking;
-	uint32_t crashes, busy_times;
+	uint32_t crashes, busy_times, losses;
 	uint64_t later_at, settled_at;
 };
 
@@ -944,7 +973,8 @@ static void do_take(void)
 static void do_verdict(void)
 {
 	static const enum verdict verdicts[] = {VERDICT_DONE, VERDICT_DONE, VERDICT_PARKED,
-		VERDICT_DUPLICATE, VERDICT_BUSY, VERDICT_AGAIN, VERDICT_ALONE};
+		VERDICT_DUPLICATE, VERDICT_BUSY, VERDICT_AGAIN, VERDICT_ALONE, VERDICT_LOST,
+		VERDICT_CRASHED};
 	uint64_t tag = model_pick(IN_HAND);
 	enum verdict v = verdicts[roll(sizeof verdicts / sizeof verdicts[0])];
 	if (tag == 0)
@@ -957,6 +987,18 @@ static void do_verdict(void)
 		return;
 	}
 	f->busy_times = 0;
+	if (v == VERDICT_LOST && ++f->losses > 1) {
+		f->place = LATER;
+		f->later_at = m.now + loss_delay_ms(f->losses);
+		return;
+	}
+	if (v == VERDICT_LOST || v == VERDICT_CRASHED) {
+		f->place = WAITING;
+		f->crashes += v == VERDICT_CRASHED;
+		f->parking = f->parking || v == VERDICT_CRASHED;
+		f->losses = v == VERDICT_CRASHED ? 0 : f->losses;
+		return;
+	}
 	f->place = v == VERDICT_AGAIN || v == VERDICT_ALONE ? WAITING : SETTLED;
 	f->settled_at = m.now;
 	m.did_promote += f->place == SETTLED && f->key != 0 && f->key <= MODEL_KEYS;
@@ -971,6 +1013,7 @@ static void do_crash(void)
 	struct fact *f = &m.fact[tag];
 	window_crashed(&w, entry_of(tag), was_alone, PARK_CRASHED, "signal 11");
 	f->place = WAITING;
+	f->losses = was_alone && !f->parking ? 0 : f->losses;
 	f->crashes += was_alone && !f->parking;
 	f->parking = f->parking || was_alone;
 }
@@ -1128,7 +1171,8 @@ UNIT_SUITE_TIMEOUT(120, "consumer/window", takes_tags_one_by_one_and_no_other,
 	a_single_one_left_of_a_prefix_is_not_multiple, a_dropped_delivery_is_never_acknowledged,
 	one_slow_message_makes_all_behind_it_neither_kept_nor_looked_through,
 	a_crash_of_one_alone_is_counted_and_parked, a_crash_of_several_is_nobodys_yet,
-	a_crash_while_parking_counts_for_nothing, what_cannot_run_is_parked_in_its_turn,
+	a_crash_while_parking_counts_for_nothing, one_whose_session_is_lost_runs_again_ever_later_and_who_keeps_order_waits,
+	what_cannot_run_is_parked_in_its_turn,
 	a_delivery_given_up_while_it_arrives_was_never_counted,
 	bytes_are_free_again_as_soon_as_a_delivery_is_settled_or_dropped,
 	batches_grow_from_one_to_the_most_and_halve, does_what_the_model_does_whatever_happens)

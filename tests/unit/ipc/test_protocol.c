@@ -11,6 +11,7 @@ static struct item sample(void)
 		.ref = {.generation = 0xfedcba98, .tag = UINT64_C(0x123456789abcdef0)},
 		.flags = ITEM_ALONE | ITEM_CONCURRENT,
 		.crashes = 65535,
+		.losses = 5,
 		.key = bytes_of("\001k\0ey", 5),
 		.message =
 			{
@@ -36,6 +37,7 @@ static void same_item(const struct item *a, const struct item *b)
 	ck_assert_uint_eq(a->ref.tag, b->ref.tag);
 	ck_assert_uint_eq(a->flags, b->flags);
 	ck_assert_uint_eq(a->crashes, b->crashes);
+	ck_assert_uint_eq(a->losses, b->losses);
 	same_bytes(a->key, b->key);
 	same_bytes(a->message.exchange, b->message.exchange);
 	same_bytes(a->message.routing_key, b->message.routing_key);
