@@ -35,8 +35,7 @@ static struct judgement kill_database_under_load(const char *name, const char *s
 	world_begin(&f.w, name);
 	configure(&f, synchronous_commit);
 	/* What is not waited for stays in memory longer. */
-	sql(&f.w, "ALTER SYSTEM SET wal_writer_delay = '10s'");
-	sql(&f.w, "SELECT pg_reload_conf()");
+	postgres_set("wal_writer_delay", "10s");
 	for (int i = 0; i < MESSAGES; i++) {
 		char id[32];
 		(void)snprintf(id, sizeof id, "c%d", i);
@@ -48,8 +47,6 @@ static struct judgement kill_database_under_load(const char *name, const char *s
 	ck_assert_int_gt(left(&f), 0);
 	postgres_stop(&f.w, "kill");
 	postgres_start(&f.w);
-	sql(&f.w, "ALTER SYSTEM RESET wal_writer_delay");
-	sql(&f.w, "SELECT pg_reload_conf()");
 	WAIT_FOR(oracle_is_quiet(&f.w), 60);
 	struct judgement j = oracle_judge(&f.oracle, &f.w);
 	(void)printf("faults: database killed, synchronous_commit %-3s: published %zu, effects "

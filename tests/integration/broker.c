@@ -32,11 +32,25 @@ static void must_reply(struct world *w, const char *what)
 	ck_abort_msg("%s: %s", what, why);
 }
 
+void broker_restore(void)
+{
+	const char *answer = broker_eval(
+		"application:set_env(rabbit, consumer_timeout, 1800000), "
+		"application:set_env(rabbit, channel_tick_interval, 60000), "
+		"application:set_env(rabbit, ssl_options, []), "
+		"application:set_env(rabbit, auth_mechanisms, ['PLAIN', 'AMQPLAIN']), "
+		"rabbit_registry:unregister(auth_mechanism, <<\"EXTERNAL\">>), "
+		"rabbit_alarm:clear_alarm({resource_limit, memory, node()}), "
+		"[rabbit_vhost:delete(V, <<\"test\">>) || V <- rabbit_vhost:list_names(), "
+		"V =/= <<\"/\">>], "
+		"[rabbit_auth_backend_internal:delete_user(U, <<\"test\">>) || "
+		"L <- rabbit_auth_backend_internal:list_users(), {user, U} <- L, "
+		"U =/= <<\"inboxd\">>]");
+	ck_assert_msg(strstr(answer, "error") == NULL, "%s", answer);
+}
+
 void broker_open(struct world *w)
 {
-	(void)broker_eval("application:set_env(rabbit, consumer_timeout, 1800000), "
-			  "application:set_env(rabbit, channel_tick_interval, 60000), "
-			  "rabbit_alarm:clear_alarm({resource_limit, memory, node()})");
 	char uri[512];
 	(void)snprintf(uri, sizeof uri, "%s", environment("INBOXD_TEST_AMQP_URI"));
 	struct amqp_connection_info info;
@@ -82,21 +96,34 @@ static void remember(const char *queue)
 	(void)snprintf(declared[n_declared++], sizeof declared[0], "%s", queue);
 }
 
-void queue_declare_limited(struct world *w, const char *queue, const char *type, int32_t limit)
+amqp_table_entry_t entry_text(const char *name, const char *text)
 {
-	amqp_table_entry_t entries[] = {
-		{.key = text_bytes("x-queue-type"),
-			.value = {.kind = AMQP_FIELD_KIND_UTF8,
-				.value.bytes = text_bytes(type != NULL ? type : "classic")}},
-		{.key = text_bytes("x-delivery-limit"),
-			.value = {.kind = AMQP_FIELD_KIND_I32, .value.i32 = limit}},
-	};
-	/* Without a type none is named: some tests find a queue that was declared so. */
-	amqp_table_t arguments = {
-		.num_entries = limit > 0 ? 2 : type != NULL ? 1 : 0, .entries = entries};
-	(void)amqp_queue_declare(w->broker, PLAIN, text_bytes(queue), 0, 1, 0, 0, arguments);
+	return (amqp_table_entry_t){.key = text_bytes(name),
+		.value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = text_bytes(text)}};
+}
+
+amqp_table_entry_t entry_int(const char *name, int64_t value)
+{
+	return (amqp_table_entry_t){.key = text_bytes(name),
+		.value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = value}};
+}
+
+void queue_declare_with(
+	struct world *w, const char *queue, int n_arguments, amqp_table_entry_t *arguments)
+{
+	(void)amqp_queue_declare(w->broker, PLAIN, text_bytes(queue), 0, 1, 0, 0,
+		(amqp_table_t){.num_entries = n_arguments, .entries = arguments});
 	must_reply(w, "queue.declare");
 	remember(queue);
+}
+
+void queue_declare_limited(struct world *w, const char *queue, const char *type, int32_t limit)
+{
+	amqp_table_entry_t arguments[] = {
+		entry_text("x-queue-type", type != NULL ? type : "classic"),
+		entry_int("x-delivery-limit", limit)};
+	/* Without a type none is named: some tests find a queue that was declared so. */
+	queue_declare_with(w, queue, limit > 0 ? 2 : type != NULL ? 1 : 0, arguments);
 }
 
 void queue_declare(struct world *w, const char *queue, const char *type)
@@ -180,9 +207,7 @@ static void publish_raw(struct world *w, const char *queue,
 
 void publish(struct world *w, const char *queue, const struct msg *m)
 {
-	amqp_table_entry_t act = {.key = text_bytes("act"),
-		.value = {.kind = AMQP_FIELD_KIND_UTF8,
-			.value.bytes = text_bytes(m->act ? m->act : "")}};
+	amqp_table_entry_t act = entry_text("act", m->act != NULL ? m->act : "");
 	amqp_basic_properties_t p = {._flags = AMQP_BASIC_DELIVERY_MODE_FLAG, .delivery_mode = 2};
 	if (m->id != NULL) {
 		p._flags |= AMQP_BASIC_MESSAGE_ID_FLAG;
@@ -344,6 +369,25 @@ struct queue_state queue_state(const char *queue)
 	return s;
 }
 
+/* For C, the broker's process of the channel that consumes from the queue. */
+#define FOR_CONSUMER                                                                              \
+	"[begin %s end || [{queue_name, {resource, _, _, <<\"%s\">>}}, {channel_pid, C} | _] <- " \
+	"rabbit_amqqueue:consumers_all(<<\"/\">>)]"
+
+const char *consuming_connection(const char *queue)
+{
+	return broker_eval(FOR_CONSUMER, "rabbit_channel:info(C, [connection])", queue);
+}
+
+void close_consuming_connection(const char *queue)
+{
+	const char *answer = broker_eval(FOR_CONSUMER,
+		"[{connection, X}] = rabbit_channel:info(C, [connection]), "
+		"rabbit_reader:shutdown(X, \"test\")",
+		queue);
+	ck_assert_str_eq(answer, "[ok]");
+}
+
 bool is_settled(const char *queue)
 {
 	for (int i = 0; i < 3; i++) {
@@ -391,8 +435,12 @@ void user_permit(const char *user, const char *write, const char *read)
 		"ok");
 }
 
-void user_delete(const char *user)
+void broker_alarm(bool on)
 {
-	(void)broker_eval(
-		"rabbit_auth_backend_internal:delete_user(<<\"%s\">>, <<\"test\">>)", user);
+	(void)broker_eval(on ? "rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []})"
+			     : "rabbit_alarm:clear_alarm({resource_limit, memory, node()})");
+	/* It is told later than it is set. */
+	WAIT_FOR(
+		strcmp(broker_eval("rabbit_alarm:get_alarms() =/= []"), on ? "true" : "false") == 0,
+		20);
 }

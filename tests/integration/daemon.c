@@ -80,6 +80,17 @@ void config_write(
 	ck_assert_int_eq(fclose(f), 0);
 }
 
+void config_handler(struct world *w, const char *handler, const char *more)
+{
+	char servers[800];
+	(void)snprintf(servers, sizeof servers,
+		"brokers: {main: {uri: \"%s\", heartbeat: 2s}}\n"
+		"databases: {main: {conninfo: \"%s options=-csearch_path=%s\", schema: %s}}\n",
+		broker_uri(w), database_conninfo(w), w->name, w->name);
+	config_write(w, "inboxd", servers, "  main:\n    queue: %s\n    handler: %s\n%s", w->queue,
+		handler, more);
+}
+
 void config_main(struct world *w, const char *more_fmt, ...)
 {
 	char *more = NULL;
@@ -199,8 +210,7 @@ static bool add_cpu(pid_t pid, void *ticks)
 	(void)sscanf(strrchr(stat, ')') + 1,
 		" %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %ld %ld", &user, &system,
 		&children_user, &children_system);
-	*(int64_t *)ticks +=
-		(int64_t)user + (int64_t)system + children_user + children_system;
+	*(int64_t *)ticks += (int64_t)user + (int64_t)system + children_user + children_system;
 	return false;
 }
 
@@ -281,6 +291,22 @@ void run_program(struct world *w, const char *file, const char *const argv[])
 	ck_assert_msg(code == 0, "%s ended with %d", argv[0], code);
 }
 
+void run_shell(struct world *w, const char *script, const char *argument)
+{
+	const char *const argv[] = {"sh", "-ec", script, "sh", argument, NULL};
+	run_program(w, "shell", argv);
+}
+
+void file_read(const char *path, char *ret, size_t size)
+{
+	FILE *f = fopen(path, "r");
+	ck_assert_msg(f != NULL, "%s: %s", path, strerror(errno));
+	ret[fread(ret, 1, size - 1, f)] = '\0';
+	(void)fclose(f);
+}
+
+char said[65536];
+
 int inboxctl(struct world *w, const char *config, const char *const arguments[])
 {
 	char log[320], path[320];
@@ -289,7 +315,10 @@ int inboxctl(struct world *w, const char *config, const char *const arguments[])
 	(void)snprintf(log, sizeof log, "%s/inboxctl.out", w->dir);
 	for (size_t i = 0; arguments[i] != NULL && i < 28; i++)
 		argv[3 + i] = arguments[i];
-	return run(log, argv);
+	(void)unlink(log);
+	int code = run(log, argv);
+	file_read(log, said, sizeof said);
+	return code;
 }
 
 /* ---- the daemon ------------------------------------------------------------------------------ */

@@ -41,6 +41,28 @@ const char *environment(const char *name)
 	return v;
 }
 
+int how_many(int usually)
+{
+	const char *n = getenv("INBOXD_TEST_MESSAGES");
+	return n != NULL ? atoi(n) : usually;
+}
+
+bool is_skipped(const char *test, bool can_be_done, const char *without)
+{
+	if (!can_be_done) {
+		(void)printf("skipped: %.*s: %s\n", (int)strlen(test) - 3, test, without);
+		(void)fflush(stdout);
+	}
+	return !can_be_done;
+}
+
+void touch(const char *path)
+{
+	FILE *f = fopen(path, "w");
+	ck_assert_msg(f != NULL, "%s: %s", path, strerror(errno));
+	ck_assert_int_eq(fclose(f), 0);
+}
+
 const char *built(const char *name)
 {
 	static char path[4][512];
@@ -77,7 +99,6 @@ void world_begin(struct world *w, const char *name)
 	(void)snprintf(w->dir, sizeof w->dir, "%s/%s", environment("INBOXD_TEST_DIR"), w->name);
 	(void)snprintf(w->queue, sizeof w->queue, "%s-main", w->name);
 	ck_assert_msg(mkdir(w->dir, 0755) == 0, "%s: %s", w->dir, strerror(errno));
-	servers_restore();
 	w->db = database_connect(environment("INBOXD_TEST_ADMIN_CONNINFO"));
 	make_schema(w);
 	broker_open(w);
@@ -144,6 +165,21 @@ void sql(struct world *w, const char *fmt, ...)
 	va_start(args, fmt);
 	(void)query(w, fmt, args);
 	va_end(args);
+}
+
+void all_once(struct world *w, int n)
+{
+	WAIT_FOR(effect_keys(w) == n && is_settled(w->queue), 90);
+	ck_assert_int_eq(effects(w), n);
+	ck_assert_int_eq(markers(w), n);
+	ck_assert_int_eq(parked(w, NULL), 0);
+}
+
+void nobody_was_blamed(struct world *w, const struct daemon *d)
+{
+	ck_assert_int_eq(parked(w, NULL), 0);
+	ck_assert_int_eq(log_lines(d, "event=parked"), 0);
+	ck_assert_int_eq(log_lines(d, "over its time limit"), 0);
 }
 
 int64_t effects(struct world *w)

@@ -62,6 +62,17 @@ void sleep_ms(int ms);
 /* Deadlines grow with CK_TIMEOUT_MULTIPLIER, for sanitizers and slow machines. */
 double wait_factor(void);
 
+/* How many messages a test of many takes: as many as INBOXD_TEST_MESSAGES says. */
+int how_many(int usually);
+
+/* Ends a test that cannot be done here, and says so in the output. */
+#define SKIP_UNLESS(can_be_done, without_)                           \
+	do {                                                         \
+		if (is_skipped(__func__, (can_be_done), (without_))) \
+			return;                                      \
+	} while (0)
+bool is_skipped(const char *test, bool can_be_done, const char *without);
+
 /* ---- database -------------------------------------------------------------------------------- */
 
 /* Runs a statement; its first value as text (static, "" if there is none) or number. */
@@ -73,6 +84,10 @@ int64_t effects(struct world *w);                    /* rows of effect */
 int64_t effect_keys(struct world *w);                /* distinct keys in it */
 int64_t markers(struct world *w);                    /* rows of inbox */
 int64_t parked(struct world *w, const char *reason); /* rows of parked; NULL: of any reason */
+
+/* Waits until nothing is left to do and n keys have an effect: then each has one effect and one
+ * marker, and nothing is parked. */
+void all_once(struct world *w, int n);
 
 /* ---- broker ---------------------------------------------------------------------------------- */
 
@@ -88,6 +103,11 @@ struct msg {
 void queue_declare(struct world *w, const char *queue, const char *type);
 /* The same with an x-delivery-limit. */
 void queue_declare_limited(struct world *w, const char *queue, const char *type, int32_t limit);
+/* The same with any arguments. */
+void queue_declare_with(
+	struct world *w, const char *queue, int n_arguments, amqp_table_entry_t *arguments);
+amqp_table_entry_t entry_text(const char *name, const char *text);
+amqp_table_entry_t entry_int(const char *name, int64_t value);
 void queue_delete(struct world *w, const char *queue);
 void queue_bind(struct world *w, const char *queue, const char *exchange, const char *routing_key);
 
@@ -118,20 +138,27 @@ struct queue_state queue_state(const char *queue);
 /* Nothing ready and nothing unacknowledged, three looks in a row. */
 bool is_settled(const char *queue);
 
-/* Runs an Erlang expression inside the broker; its value as text (static).  Settings of the broker
- * that a test may change (consumer_timeout, channel_tick_interval) are put back by the next
- * world_begin. */
+/* The connection of whoever consumes from the queue, as the broker names it; closes it. */
+const char *consuming_connection(const char *queue);
+void close_consuming_connection(const char *queue);
+
+/* Runs an Erlang expression inside the broker; its value as text (static). */
 const char *broker_eval(const char *fmt, ...) PRINTF(1, 2);
+
+/* As if the broker's memory were used up. */
+void broker_alarm(bool on);
 
 /* A user of the broker, who may write to exchanges and read queues whose whole names match these
  * patterns, and nothing else; each call replaces what was permitted before. */
 void user_make(const char *user, const char *password);
 void user_permit(const char *user, const char *write, const char *read);
-void user_delete(const char *user);
 
 /* ---- the servers come and go ----------------------------------------------------- */
 
-/* What a test stops it starts again; should it fail in between, the next world_begin does. */
+/* Before each test, of whatever kind, the servers are as they were before the first: what was
+ * stopped runs, settings made by postgres_set or for the role inboxd are gone, and so are the
+ * broker's alarm, its further users and virtual hosts, and the settings that tests make there
+ * (broker_restore).  A test need not put back what only the next one would mind. */
 
 /* "fast" and "immediate" as pg_ctl has them, or "kill": SIGKILL for postmaster and all. */
 void postgres_stop(struct world *w, const char *how);
@@ -139,6 +166,8 @@ void postgres_stop(struct world *w, const char *how);
 void postgres_start(struct world *w);
 /* The session of w->db anew: after something has closed it. */
 void postgres_reconnect(struct world *w);
+/* Changes a setting of the whole server (NULL: back to what it was) and waits until it holds. */
+void postgres_set(const char *name, const char *value);
 /* Lines of the server's log that hold the text; of everything since the run began. */
 int postgres_log_lines(const char *text);
 
@@ -168,6 +197,10 @@ void config_write(struct world *w, const char *file, const char *more, const cha
  * further lines of the consumer, indented by four. */
 void config_main(struct world *w, const char *more_fmt, ...) PRINTF(2, 3);
 
+/* The same with any handler, whose session finds the tables of the world by their names; heartbeats
+ * every 2 s. */
+void config_handler(struct world *w, const char *handler, const char *more);
+
 struct daemon {
 	pid_t pid; /* leader of a session of its own: whoever is in it belongs to it */
 	int status;
@@ -188,6 +221,8 @@ bool daemon_has_ended(struct daemon *d);
 int daemon_stop(struct daemon *d);
 /* Number of lines of the log that hold the text. */
 int log_lines(const struct daemon *d, const char *text);
+/* Nothing is parked, and nothing was. */
+void nobody_was_blamed(struct world *w, const struct daemon *d);
 
 /* First process of the daemon whose name begins so ("inboxd: worker orders/1"); 0: none. */
 pid_t role_pid(const struct daemon *d, const char *role);
@@ -206,8 +241,18 @@ void stays_calm(const struct daemon *d, int seconds);
 
 /* Runs a program to its end, output to DIR/FILE; fails the test unless it exits with 0. */
 void run_program(struct world *w, const char *file, const char *const argv[]);
+/* A script for sh, ended by its first failure, with one argument. */
+void run_shell(struct world *w, const char *script, const char *argument);
 /* The same for inboxctl -c DIR/CONFIG.yaml …; returns the exit code. */
 int inboxctl(struct world *w, const char *config, const char *const arguments[]);
+#define ARGS(...) ((const char *const[]){__VA_ARGS__, NULL})
+extern char said[65536]; /* by the last call of inboxctl */
+
+/* A whole file as text, as far as there is room. */
+void file_read(const char *path, char *ret, size_t size);
+
+/* Makes an empty file. */
+void touch(const char *path);
 
 /* Address of something beside the build: "handlers", "tests/handlers", "inboxd". */
 const char *built(const char *name);

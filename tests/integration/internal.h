@@ -7,11 +7,10 @@
 
 int run(const char *log, const char *const argv[]); /* exit code, or 128 + signal */
 
-/* Starts what an earlier test has left stopped. */
-void servers_restore(void);
 PGconn *database_connect(const char *conninfo);
 void console_close(void);
 
+void broker_restore(void); /* as it was before any test */
 void broker_open(struct world *w);
 void broker_close(struct world *w); /* deletes the queues that were declared */
 

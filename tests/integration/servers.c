@@ -29,15 +29,58 @@ static bool has_file(const char *server, const char *suffix)
 	return access(path, F_OK) == 0;
 }
 
-void servers_restore(void)
+static int64_t settings(struct world *w)
 {
+	return sql_int(w, "SELECT count(*) FROM pg_settings WHERE sourcefile LIKE '%%auto.conf'");
+}
+
+static void reload(struct world *w, int64_t expected)
+{
+	sql(w, "SELECT pg_reload_conf()");
+	WAIT_FOR(settings(w) == expected, 10);
+}
+
+/* The server's settings first: with them a commit may wait for a standby that is not there. */
+static void postgres_restore(void)
+{
+	struct world w = {.db = database_connect(environment("INBOXD_TEST_ADMIN_CONNINFO"))};
+	if (settings(&w) != 0) {
+		sql(&w, "ALTER SYSTEM RESET ALL");
+		reload(&w, 0);
+	}
+	if (sql_int(&w, "SELECT count(*) FROM pg_db_role_setting") != 0)
+		sql(&w, "ALTER ROLE inboxd RESET ALL");
+	PQfinish(w.db);
+}
+
+void unit_setup(void)
+{
+	if (has_file("standby", ".pid"))
+		servers("end", "standby", "KILL");
 	if (!has_file("postgres", ".pid"))
 		servers("begin", "postgres", NULL);
 	if (!has_file("rabbitmq", ".pid"))
 		servers("begin", "rabbitmq", NULL);
+	postgres_restore();
+	broker_restore();
 }
 
 /* ---- PostgreSQL ------------------------------------------------------------------ */
+
+void postgres_set(const char *name, const char *value)
+{
+	struct world w = {.db = database_connect(environment("INBOXD_TEST_ADMIN_CONNINFO"))};
+	int64_t others = sql_int(&w,
+		"SELECT count(*) FROM pg_settings WHERE sourcefile LIKE '%%auto.conf' AND name <> "
+		"'%s'",
+		name);
+	if (value != NULL)
+		sql(&w, "ALTER SYSTEM SET %s = '%s'", name, value);
+	else
+		sql(&w, "ALTER SYSTEM RESET %s", name);
+	reload(&w, others + (value != NULL));
+	PQfinish(w.db);
+}
 
 static void use_database(struct world *w, const char *conninfo)
 {

@@ -6,25 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* For C, the broker's process of the channel that consumes from the queue. */
-#define FOR_CONSUMER                                                                              \
-	"[begin %s end || [{queue_name, {resource, _, _, <<\"%s\">>}}, {channel_pid, C} | _] <- " \
-	"rabbit_amqqueue:consumers_all(<<\"/\">>)]"
-
-static const char *consuming_connection(const char *queue)
-{
-	return broker_eval(FOR_CONSUMER, "rabbit_channel:info(C, [connection])", queue);
-}
-
-static void close_consuming_connection(const char *queue)
-{
-	const char *answer = broker_eval(FOR_CONSUMER,
-		"[{connection, X}] = rabbit_channel:info(C, [connection]), "
-		"rabbit_reader:shutdown(X, \"test\")",
-		queue);
-	ck_assert_str_eq(answer, "[ok]");
-}
-
 START_TEST(a_handler_that_sleeps_three_heartbeats_keeps_its_connection)
 {
 	struct world w;
@@ -86,7 +67,8 @@ START_TEST(a_connection_closed_by_the_operator_comes_back)
 		WAIT_FOR(effects(&w) == EACH * (round + 1), 40);
 	}
 	WAIT_FOR(is_settled(w.queue), 20);
-	/* Where the last round was done before its connection was closed, we are still on the way back. */
+	/* Where the last round was done before its connection was closed, we are still on the way
+	 * back. */
 	WAIT_FOR(queue_state(w.queue).consumers == 1, 20);
 	ck_assert_int_eq(effect_keys(&w), EACH * ROUNDS);
 	ck_assert_int_eq(queue_state(w.queue).consumers, 1);

@@ -12,20 +12,6 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#define ARGS(...) ((const char *const[]){__VA_ARGS__, NULL})
-
-/* Everything the last call of ctl said. */
-static char said[65536];
-
-static void read_all(const char *path, char *ret, size_t size)
-{
-	FILE *f = fopen(path, "r");
-	ck_assert_msg(f != NULL, "%s", path);
-	size_t n = fread(ret, 1, size - 1, f);
-	ret[n] = '\0';
-	(void)fclose(f);
-}
-
 static void write_all(const char *path, const void *data, size_t size)
 {
 	FILE *f = fopen(path, "w");
@@ -34,20 +20,9 @@ static void write_all(const char *path, const void *data, size_t size)
 	ck_assert_int_eq(fclose(f), 0);
 }
 
-/* Runs inboxctl with a configuration of the world; its output is in said. */
-static int ctl_with(struct world *w, const char *config, const char *const arguments[])
-{
-	char path[320];
-	(void)snprintf(path, sizeof path, "%s/inboxctl.out", w->dir);
-	(void)unlink(path);
-	int code = inboxctl(w, config, arguments);
-	read_all(path, said, sizeof said);
-	return code;
-}
-
 static int ctl(struct world *w, const char *const arguments[])
 {
-	return ctl_with(w, "inboxd", arguments);
+	return inboxctl(w, "inboxd", arguments);
 }
 
 #define EXPECT(code_, text_, call_)                                                               \
@@ -124,7 +99,7 @@ START_TEST(several_migrations_at_once_wait_for_each_other)
 		char path[340];
 		ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
 		(void)snprintf(path, sizeof path, "%s/migrate-%d.out", w.dir, i);
-		read_all(path, said, sizeof said);
+		file_read(path, said, sizeof said);
 		ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s", said);
 		applied += strstr(said, "(1 applied now)") != NULL;
 	}
@@ -177,8 +152,8 @@ START_TEST(printing_everything_needs_neither_configuration_nor_database)
 	struct world w;
 	world_begin(&w, "bare");
 	EXPECT(0, "CREATE TABLE \"x\".inbox",
-		ctl_with(&w, "missing", ARGS("migrate", "--print", "--all", "--schema", "x")));
-	EXPECT(EX_CONFIG, "missing.yaml", ctl_with(&w, "missing", ARGS("migrate")));
+		inboxctl(&w, "missing", ARGS("migrate", "--print", "--all", "--schema", "x")));
+	EXPECT(EX_CONFIG, "missing.yaml", inboxctl(&w, "missing", ARGS("migrate")));
 	world_end(&w);
 }
 END_TEST
@@ -320,22 +295,22 @@ START_TEST(grants_are_enough_for_the_daemon_and_no_more_than_that)
 
 	config_as(&w, "operator", operator);
 	config_as(&w, "reader", reader);
-	EXPECT(0, "same", ctl_with(&w, "run", ARGS("consumers")));
-	EXPECT(0, "mismatch", ctl_with(&w, "reader", ARGS("parked", "list")));
-	EXPECT(EX_NOPERM, "permission denied", ctl_with(&w, "reader", ARGS("parked", "show", "1")));
-	EXPECT(0, "properties", ctl_with(&w, "operator", ARGS("parked", "show", "1")));
+	EXPECT(0, "same", inboxctl(&w, "run", ARGS("consumers")));
+	EXPECT(0, "mismatch", inboxctl(&w, "reader", ARGS("parked", "list")));
+	EXPECT(EX_NOPERM, "permission denied", inboxctl(&w, "reader", ARGS("parked", "show", "1")));
+	EXPECT(0, "properties", inboxctl(&w, "operator", ARGS("parked", "show", "1")));
 	EXPECT(EX_NOPERM, "permission denied",
-		ctl_with(&w, "reader", ARGS("parked", "discard", "--all", "--yes")));
-	EXPECT(0, "mismatch", ctl_with(&w, "reader", ARGS("parked", "list", "--group")));
+		inboxctl(&w, "reader", ARGS("parked", "discard", "--all", "--yes")));
+	EXPECT(0, "mismatch", inboxctl(&w, "reader", ARGS("parked", "list", "--group")));
 	EXPECT(0, "discarded ",
-		ctl_with(&w, "operator", ARGS("parked", "discard", "--all", "--yes")));
+		inboxctl(&w, "operator", ARGS("parked", "discard", "--all", "--yes")));
 	EXPECT(0, "restored ",
-		ctl_with(&w, "operator", ARGS("parked", "restore", "--all", "--yes")));
-	EXPECT(0, "retried ", ctl_with(&w, "operator", ARGS("parked", "retry", "--all", "--yes")));
+		inboxctl(&w, "operator", ARGS("parked", "restore", "--all", "--yes")));
+	EXPECT(0, "retried ", inboxctl(&w, "operator", ARGS("parked", "retry", "--all", "--yes")));
 	sql(&w, "UPDATE consumer_entry SET queue = 'elsewhere'");
 	EXPECT(EX_NOPERM, "permission denied",
-		ctl_with(&w, "run", ARGS("consumers", "accept", "main")));
-	EXPECT(0, "accepted", ctl_with(&w, "operator", ARGS("consumers", "accept", "main")));
+		inboxctl(&w, "run", ARGS("consumers", "accept", "main")));
+	EXPECT(0, "accepted", inboxctl(&w, "operator", ARGS("consumers", "accept", "main")));
 	EXPECT(EX_CONFIG, "does not exist",
 		ctl(&w, ARGS("migrate", "--grant-read", "nobody_of_that_name")));
 	drop_role(&w, run);
@@ -671,7 +646,7 @@ START_TEST(answers_questions_about_itself)
 	static const char *const commands[] = {
 		"migrate", "publish", "try", "status", "consumers", "parked"};
 	for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-		EXPECT(0, "Usage: inboxctl", ctl_with(&w, "missing", ARGS(commands[i], "--help")));
+		EXPECT(0, "Usage: inboxctl", inboxctl(&w, "missing", ARGS(commands[i], "--help")));
 	EXPECT(0, "inboxctl 0.", ctl(&w, ARGS("--version")));
 	EXPECT(EX_USAGE, "did you mean \"migrate\"", ctl(&w, ARGS("migrat")));
 	EXPECT(EX_USAGE, "a command is missing", ctl(&w, (const char *const[]){NULL}));

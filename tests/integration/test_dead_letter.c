@@ -253,11 +253,8 @@ START_TEST(nothing_is_lost_whatever_dead_letter_exchange_the_queue_has)
 	struct daemon d;
 	begin(&w, "no_dlx");
 	queue_delete(&w, w.queue);
-	amqp_table_entry_t nowhere = {.key = amqp_cstring_bytes("x-dead-letter-exchange"),
-		.value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = amqp_cstring_bytes("nope")}};
-	(void)amqp_queue_declare(w.broker, 2, amqp_cstring_bytes(w.queue), 0, 1, 0, 0,
-		(amqp_table_t){.num_entries = 1, .entries = &nowhere});
-	ck_assert_int_eq(amqp_get_rpc_reply(w.broker).reply_type, AMQP_RESPONSE_NORMAL);
+	amqp_table_entry_t nowhere = entry_text("x-dead-letter-exchange", "nope");
+	queue_declare_with(&w, w.queue, 1, &nowhere);
 	daemon_start_main(&w, &d);
 	publish_bad(&w, "bad", 5, "reject");
 	WAIT_FOR(queue_state(dead).ready == 5, 30);
@@ -271,15 +268,9 @@ END_TEST
 static void declare_full_queue(struct world *w, const char *queue)
 {
 	amqp_table_entry_t arguments[] = {
-		{.key = amqp_cstring_bytes("x-max-length"),
-			.value = {.kind = AMQP_FIELD_KIND_I32, .value.i32 = 1}},
-		{.key = amqp_cstring_bytes("x-overflow"),
-			.value = {.kind = AMQP_FIELD_KIND_UTF8,
-				.value.bytes = amqp_cstring_bytes("reject-publish")}}};
+		entry_int("x-max-length", 1), entry_text("x-overflow", "reject-publish")};
 	queue_delete(w, queue);
-	(void)amqp_queue_declare(w->broker, 2, amqp_cstring_bytes(queue), 0, 1, 0, 0,
-		(amqp_table_t){.num_entries = 2, .entries = arguments});
-	ck_assert_int_eq(amqp_get_rpc_reply(w->broker).reply_type, AMQP_RESPONSE_NORMAL);
+	queue_declare_with(w, queue, 2, arguments);
 }
 
 START_TEST(a_full_queue_gets_its_letters_as_it_is_emptied_and_none_is_lost)
@@ -357,7 +348,8 @@ START_TEST(a_reason_of_300_kb_and_a_header_of_125_kb_lose_no_connection_and_no_l
 		ck_assert_ptr_null(
 			memchr(detail->value.bytes.bytes, 0xff, detail->value.bytes.len));
 		if (i == 1)
-			ck_assert_uint_eq(message_header(&m, "large")->value.bytes.len, sizeof large);
+			ck_assert_uint_eq(
+				message_header(&m, "large")->value.bytes.len, sizeof large);
 		amqp_destroy_message(&m);
 	}
 	WAIT_FOR(is_drained(&w), 30);
@@ -487,12 +479,6 @@ END_TEST
 
 /* ---- in bad times ---------------------------------------------------------------- */
 
-static void set_alarm(bool on)
-{
-	(void)broker_eval(on ? "rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []})"
-			     : "rabbit_alarm:clear_alarm({resource_limit, memory, node()})");
-}
-
 START_TEST(a_broker_with_an_alarm_keeps_letters_waiting_and_nothing_else)
 {
 	struct world w;
@@ -500,13 +486,13 @@ START_TEST(a_broker_with_an_alarm_keeps_letters_waiting_and_nothing_else)
 	begin(&w, "alarm");
 	publish_bad(&w, "bad", 3, "reject");
 	publish_many(&w, w.queue, "good", 20);
-	set_alarm(true);
+	broker_alarm(true);
 	daemon_start_main(&w, &d);
 	WAIT_FOR(effects(&w) == 20 && parked(&w, "rejected") == 3 && is_settled(w.queue), 30);
 	WAIT_FOR(log_lines(&d, "event=broker_blocked") == 1, 30);
 	ck_assert_int_eq(sql_int(&w, "SELECT count(*) FROM outgoing"), 3);
 	ck_assert_int_eq(queue_state(dead).ready, 0);
-	set_alarm(false);
+	broker_alarm(false);
 	WAIT_FOR(is_drained(&w), 60);
 	fetch_each_once(&w, dead, "bad", 3);
 	ck_assert_int_eq(log_lines(&d, "event=channel_closed"), 0);
@@ -521,14 +507,14 @@ START_TEST(a_stop_waits_for_no_alarm_and_the_letters_go_another_day)
 	struct daemon d;
 	begin(&w, "alarm_stop");
 	publish_bad(&w, "bad", 3, "reject");
-	set_alarm(true);
+	broker_alarm(true);
 	daemon_start_main(&w, &d);
 	WAIT_FOR(log_lines(&d, "event=broker_blocked") == 1, 30);
 	WAIT_FOR(parked(&w, "rejected") == 3 && is_settled(w.queue), 30);
 	int64_t begun = now_ms();
 	ck_assert_int_eq(daemon_stop(&d), 0);
 	ck_assert_int_lt(now_ms() - begun, (int64_t)(10000 * wait_factor()));
-	set_alarm(false);
+	broker_alarm(false);
 	ck_assert_int_eq(sql_int(&w, "SELECT count(*) FROM outgoing"), 3);
 	/* Two were not tried, and are there for anybody at once. */
 	ck_assert_int_eq(
@@ -596,7 +582,6 @@ START_TEST(a_user_who_may_not_write_keeps_the_letter_until_it_may)
 	WAIT_FOR(is_drained(&w), 60);
 	fetch_each_once(&w, dead, "bad", 2);
 	ck_assert_int_eq(daemon_stop(&d), 0);
-	user_delete(w.name);
 	world_end(&w);
 }
 END_TEST

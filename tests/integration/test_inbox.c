@@ -3,6 +3,8 @@
  */
 #include "inbox_world.h"
 
+#include "harness.h"
+
 #include "base/fd.h"
 
 #include <signal.h>
@@ -602,26 +604,6 @@ START_TEST(a_warning_of_the_handlers_casts_no_doubt_on_the_commit)
 }
 END_TEST
 
-/* Puts the server back however the test ends: a child that sees the other end of a pipe close. */
-static int guardian(void)
-{
-	int ends[2];
-	ck_assert_int_eq(pipe(ends), 0);
-	if (fork() == 0) {
-		char byte;
-		(void)close(ends[1]);
-		(void)setpgid(0, 0); /* Check kills the test's group */
-		(void)!read(ends[0], &byte, 1);
-		PGconn *pg = PQconnectdb(getenv("INBOXD_TEST_ADMIN_CONNINFO"));
-		PQclear(PQexec(pg, "ALTER SYSTEM RESET synchronous_standby_names"));
-		PQclear(PQexec(pg, "SELECT pg_reload_conf()"));
-		PQfinish(pg);
-		_exit(0);
-	}
-	(void)close(ends[0]);
-	return ends[1];
-}
-
 /* Cancels whoever waits for a standby, once there is one. */
 static pid_t canceller(void)
 {
@@ -648,13 +630,9 @@ static pid_t canceller(void)
 START_TEST(a_commit_that_gave_up_its_standby_is_not_believed)
 {
 	inbox_world_begin("");
-	int pipe_end = guardian();
 	int status;
 	(void)admin("SET synchronous_commit = local");
-	(void)admin("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
-	(void)admin("SELECT pg_reload_conf()");
-	while (strcmp(admin("SHOW synchronous_standby_names"), "nobody") != 0)
-		(void)usleep(10000);
+	postgres_set("synchronous_standby_names", "nobody");
 	exec(&world.a, "SELECT pg_sleep(0.2)"); /* it reads the new setting between statements */
 	pid_t child = canceller();
 	struct claim c = claim_of("\001k", 'x');
@@ -672,9 +650,6 @@ START_TEST(a_commit_that_gave_up_its_standby_is_not_believed)
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert_int_eq(status, 0);
 	ck_assert_msg(rc == RC_UNKNOWN, "%s %s", rc_name(rc), world.err.text);
-	(void)close(pipe_end);
-	while (strcmp(admin("SHOW synchronous_standby_names"), "") != 0)
-		(void)usleep(10000);
 	inbox_world_end();
 }
 END_TEST
@@ -805,7 +780,8 @@ START_TEST(a_session_lost_while_parking_or_retrying_is_never_taken_for_success)
 
 	ck_assert_int_eq(park(&world.a, &p), PARK_PARKED);
 	session_terminate(&world.a);
-	never_ok(inbox_take_due(&world.a.x, 1000, NULL, NULL, &found, &due, &world.err), "take_due");
+	never_ok(
+		inbox_take_due(&world.a.x, 1000, NULL, NULL, &found, &due, &world.err), "take_due");
 	session_terminate(&world.a);
 	never_ok(inbox_give_back(&world.a.x, 1, 1, 0, false, &world.err), "give_back");
 	session_terminate(&world.a);

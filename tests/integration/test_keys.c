@@ -65,9 +65,7 @@ START_TEST(ids_that_are_binary_long_or_alike_are_kept_apart)
 		publish_id(&w, longest, sizeof longest, "same");
 	}
 	publish_confirm(&w);
-	WAIT_FOR(effects(&w) == N + 1 && is_settled(w.queue), 20);
-	ck_assert_int_eq(markers(&w), N + 1);
-	ck_assert_int_eq(parked(&w, NULL), 0);
+	all_once(&w, N + 1);
 	/* The view shows every key as text. */
 	ck_assert_int_eq(sql_int(&w, "SELECT count(DISTINCT key) FROM inbox_view"), N + 1);
 	world_end(&w);
@@ -157,9 +155,7 @@ START_TEST(messages_without_id_go_by_their_body_where_the_rule_says_so)
 	struct daemon d;
 	begin(&w, &d, "by_body", "    on_missing_key: body\n");
 	publish_without_id(&w);
-	WAIT_FOR(effects(&w) == 3 && is_settled(w.queue), 20);
-	ck_assert_int_eq(markers(&w), 3);
-	ck_assert_int_eq(parked(&w, NULL), 0);
+	all_once(&w, 3);
 	world_end(&w);
 }
 END_TEST
@@ -176,8 +172,9 @@ START_TEST(a_message_without_id_that_fails_uses_up_its_attempts_like_any_other)
 	WAIT_FOR(sql_int(&w, "SELECT count(*) FROM parked WHERE state = 'failed'") == 1, 30);
 	WAIT_FOR(effects(&w) == 1 && is_settled(w.queue), 20);
 	ck_assert_str_eq(
-		sql_text(&w, "SELECT reason || ' ' || attempts || ' ' || encode(body, 'escape') "
-			     "FROM parked"),
+		sql_text(&w,
+			"SELECT reason || ' ' || attempts || ' ' || encode(body, 'escape') "
+			"FROM parked"),
 		"retry 3 bad");
 	world_end(&w);
 }

@@ -7,13 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Full size by INBOXD_TEST_MESSAGES=200000 (make check-kills). */
-static int how_many(void)
-{
-	const char *n = getenv("INBOXD_TEST_MESSAGES");
-	return n != NULL ? atoi(n) : 20000;
-}
-
 /* n messages, one in ten a copy of the one before the previous; returns the number of keys. */
 static int publish_with_copies(struct world *w, int n)
 {
@@ -49,7 +42,7 @@ START_TEST(workers_and_consumer_are_killed_in_the_middle_and_every_effect_happen
 	struct daemon d;
 	world_begin(&w, "kills");
 	config_main(&w, "%s", "    workers: 2\n");
-	int keys = publish_with_copies(&w, how_many());
+	int keys = publish_with_copies(&w, how_many(20000));
 	daemon_start_main(&w, &d);
 	for (int i = 0; i < VICTIMS; i++)
 		kill_at(&w, &d, victims[i], (int64_t)keys * (i + 1) / (VICTIMS + 3));

@@ -183,13 +183,6 @@ static void publish_failing(struct world *w, char *file, size_t size)
 	publish_confirm(w);
 }
 
-static void touch(const char *file)
-{
-	FILE *f = fopen(file, "w");
-	ck_assert_ptr_nonnull(f);
-	ck_assert_int_eq(fclose(f), 0);
-}
-
 START_TEST(a_handler_that_fails_everything_is_stopped_tried_and_goes_on_once_it_is_mended)
 {
 	struct world w;

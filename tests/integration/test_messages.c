@@ -11,12 +11,6 @@ static amqp_bytes_t text(const char *s)
 	return amqp_cstring_bytes(s);
 }
 
-static amqp_table_entry_t text_header(const char *name, const char *value)
-{
-	return (amqp_table_entry_t){.key = text(name),
-		.value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = text(value)}};
-}
-
 /* The column key of the effects is the body. */
 static void begin(struct world *w, struct daemon *d, const char *name, const char *more)
 {
@@ -42,7 +36,7 @@ static void publish_event(
 	char names[2][32];
 	(void)snprintf(names[0], sizeof names[0], "%ssource", prefix);
 	(void)snprintf(names[1], sizeof names[1], "%sid", prefix);
-	amqp_table_entry_t entries[] = {text_header(names[0], source), text_header(names[1], id)};
+	amqp_table_entry_t entries[] = {entry_text(names[0], source), entry_text(names[1], id)};
 	const amqp_basic_properties_t p = {._flags = AMQP_BASIC_HEADERS_FLAG,
 		.headers = {.num_entries = 2, .entries = entries}};
 	publish(w, w->queue, &(struct msg){.properties = &p, .body = body});
@@ -67,9 +61,9 @@ START_TEST(an_event_is_the_same_by_source_and_id_in_every_spelling)
 		&w, "{\"specversion\":\"1.0\",\"source\":\"/a\",\"id\":\"7\",\"type\":\"t\"}");
 	publish_event(&w, "cloudEvents:", "a", "bc", "split here");
 	publish_event(&w, "cloudEvents:", "ab", "c", "split there");
-	amqp_table_entry_t both[] = {text_header("cloudEvents:source", "/c"),
-		text_header("cloudEvents:id", "1"), text_header("cloudEvents_source", "/c"),
-		text_header("cloudEvents_id", "2")};
+	amqp_table_entry_t both[] = {entry_text("cloudEvents:source", "/c"),
+		entry_text("cloudEvents:id", "1"), entry_text("cloudEvents_source", "/c"),
+		entry_text("cloudEvents_id", "2")};
 	const amqp_basic_properties_t p = {
 		._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {.num_entries = 4, .entries = both}};
 	publish(&w, w.queue, &(struct msg){.properties = &p, .body = "two ids"});
@@ -217,8 +211,7 @@ START_TEST(a_publishers_clock_is_no_concern)
 		publish(&w, w.queue, &(struct msg){.properties = &p, .body = id});
 	}
 	publish_confirm(&w);
-	WAIT_FOR(effects(&w) == N && is_settled(w.queue), 30);
-	ck_assert_int_eq(parked(&w, NULL), 0);
+	all_once(&w, N);
 	ck_assert_int_eq(sql_int(&w,
 				 "SELECT count(*) FROM inbox WHERE at < now() - interval '1 hour' "
 				 "OR at > now() + interval '1 hour'"),
@@ -252,17 +245,15 @@ START_TEST(runs_are_counted_by_us_whatever_headers_say)
 	struct daemon d;
 	world_begin(&w, "deaths");
 	config_main(&w, "%s", "    retry: {immediate: 3, delays: []}\n");
-	amqp_table_entry_t death[] = {
-		{.key = text("count"), .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = 1000}}};
+	amqp_table_entry_t death[] = {entry_int("count", 1000)};
 	amqp_field_value_t deaths[] = {{.kind = AMQP_FIELD_KIND_TABLE,
 		.value.table = {.num_entries = 1, .entries = death}}};
 	amqp_table_entry_t entries[] = {
 		{.key = text("x-death"),
 			.value = {.kind = AMQP_FIELD_KIND_ARRAY,
 				.value.array = {.num_entries = 1, .entries = deaths}}},
-		{.key = text("x-delivery-count"),
-			.value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = 1000}},
-		text_header("act", "retry:99"),
+		entry_int("x-delivery-count", 1000),
+		entry_text("act", "retry:99"),
 	};
 	const amqp_basic_properties_t p = {
 		._flags = AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_MESSAGE_ID_FLAG,
@@ -305,8 +296,7 @@ START_TEST(a_message_that_only_carries_the_header_of_a_stream_is_done)
 	struct world w;
 	struct daemon d;
 	world_begin(&w, "offset");
-	amqp_table_entry_t entry = {.key = text("x-stream-offset"),
-		.value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = 7}};
+	amqp_table_entry_t entry = entry_int("x-stream-offset", 7);
 	const amqp_basic_properties_t p = {
 		._flags = AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_MESSAGE_ID_FLAG,
 		.message_id = text("moved"),
@@ -329,16 +319,16 @@ static void publish_rich(struct world *w, int from, int to)
 	memset(body, 'b', sizeof body);
 	for (int k = 0; k < 20; k++) {
 		(void)snprintf(names[k], sizeof names[k], "header-%d", k);
-		entries[k] = text_header(names[k], "a value of some length");
+		entries[k] = entry_text(names[k], "a value of some length");
 	}
 	for (int i = from; i < to; i++) {
 		char id[32];
 		/* Every tenth is a copy of the one before it, every twentieth fails. */
 		(void)snprintf(id, sizeof id, "m%d", i % 10 == 9 ? i - 1 : i);
 		if (i % 20 == 0)
-			entries[0] = text_header("act", "reject");
+			entries[0] = entry_text("act", "reject");
 		else
-			entries[0] = text_header("header-0", "a value");
+			entries[0] = entry_text("header-0", "a value");
 		const amqp_basic_properties_t p = {
 			._flags = AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_MESSAGE_ID_FLAG,
 			.message_id = text(id),
@@ -351,20 +341,20 @@ static void publish_rich(struct world *w, int from, int to)
 
 START_TEST(memory_does_not_grow_message_by_message)
 {
-	enum { FIRST = 4000, ALL = 16000 };
+	int all = how_many(16000) / 20 * 20, first = all / 4;
 	struct world w;
 	struct daemon d;
 	world_begin(&w, "memory");
 	config_main(&w, "%s", "    breaker: {failures: 100000}\n    parked: {max: 100000}\n");
 	daemon_start_main(&w, &d);
-	publish_rich(&w, 0, FIRST);
+	publish_rich(&w, 0, first);
 	WAIT_FOR(is_settled(w.queue), 90);
 	int64_t consumer = memory_kib(role_pid(&d, "inboxd: consumer main"), false);
 	int64_t worker = memory_kib(role_pid(&d, "inboxd: worker main/1"), false);
-	publish_rich(&w, FIRST, ALL);
+	publish_rich(&w, first, all);
 	WAIT_FOR(is_settled(w.queue), 180);
-	ck_assert_int_eq(effects(&w), ALL * 17 / 20);
-	ck_assert_int_eq(parked(&w, "rejected"), ALL / 20);
+	ck_assert_int_eq(effects(&w), all * 17 / 20);
+	ck_assert_int_eq(parked(&w, "rejected"), all / 20);
 	ck_assert_int_lt(
 		memory_kib(role_pid(&d, "inboxd: consumer main"), false), consumer * 5 / 4);
 	ck_assert_int_lt(memory_kib(role_pid(&d, "inboxd: worker main/1"), false), worker * 5 / 4);

@@ -120,8 +120,8 @@ END_TEST
  */
 static void add_every_property(struct buf *out)
 {
-	/* In the order of their names, each once, and no L: RabbitMQ 4 sorts a table, keeps one of equal
-	 * names, and makes an l of an L. */
+	/* In the order of their names, each once, and no L: RabbitMQ 4 sorts a table, keeps one of
+	 * equal names, and makes an l of an L. */
 	static const uint8_t table[] = "\1AA\x00\x00\x00\x09S\x00\x00\x00\x01xt\x00V"
 				       "\1BB\xfb"
 				       "\1DD\x02\x00\x00\x04\xd2"
@@ -346,12 +346,6 @@ static void user_new(const char *user, const char *password, const char *vhost,
 	ck_assert_msg(strcmp(answer, "ok") == 0, "%s", answer);
 }
 
-static void user_gone(const char *user)
-{
-	(void)broker_eval(
-		"rabbit_auth_backend_internal:delete_user(<<\"%s\">>, <<\"test\">>)", user);
-}
-
 START_TEST(a_wrong_password_is_a_clear_refusal_without_the_password)
 {
 	AUTO(free) char *uri = uri_for("inboxd:hunter2", "%2F");
@@ -368,7 +362,6 @@ START_TEST(a_wrong_vhost_is_named)
 	user_new("mq.lodger", "hunter2", "/", "", "", "");
 	AUTO(free) char *lodger = uri_for("mq.lodger:hunter2", "nowhere");
 	client_refused(client_broker(lodger), RC_UNAVAILABLE, "nowhere");
-	user_gone("mq.lodger");
 }
 END_TEST
 
@@ -392,8 +385,6 @@ START_TEST(odd_users_passwords_and_vhosts_log_in_by_uri_and_by_option)
 		strstr(answer, "<<\"u@x\">>") != NULL && strstr(answer, "<<\"a/b\">>") != NULL,
 		"%s", answer);
 	mq_conn_close(c, true);
-	user_gone(user);
-	(void)broker_eval("rabbit_vhost:delete(<<\"a/b\">>, <<\"test\">>)");
 }
 END_TEST
 
@@ -421,7 +412,6 @@ START_TEST(read_permission_alone_is_enough_to_consume)
 	mq_conn_close(declaring, true);
 	mq_conn_close(c, true);
 	pair_close(&p);
-	user_gone("mq.reader");
 }
 END_TEST
 
@@ -484,8 +474,6 @@ START_TEST(the_brokers_consumer_timeout_costs_the_channel_alone)
 	consume(p.consumer, p.queue, 10);
 	(void)client_delivery(p.consumer, &body);
 	struct mq_event e = client_event(p.consumer, MQ_CHANNEL_CLOSED);
-	(void)broker_eval("application:set_env(rabbit, consumer_timeout, 1800000), "
-			  "application:set_env(rabbit, channel_tick_interval, 60000)");
 	ck_assert_uint_eq(e.code, 406);
 	ck_assert_msg(strstr(e.text, "timed out") != NULL, "%s", e.text);
 	ok(mq_channel_reopen(p.consumer, &err), &err);
@@ -561,14 +549,14 @@ START_TEST(an_alarm_blocks_publishing_and_never_acks)
 	consume(p.consumer, p.queue, 100);
 	for (int i = 0; i < 20; i++)
 		(void)client_delivery(p.consumer, &body);
-	(void)broker_eval("vm_memory_monitor:set_vm_memory_high_watermark(0.00001)");
+	broker_alarm(true);
 	ok(mq_publish(p.publisher, bytes_str(""), bytes_str(p.queue), NO_PROPERTIES, bytes_str("x"),
 		   &err),
 		&err);
 	struct mq_event blocked = client_event(p.publisher, MQ_BLOCKED);
 	ok(mq_ack(p.consumer, 20, true, &err), &err);
 	WAIT_FOR(queue_state(p.queue).unacked == 0, 5);
-	(void)broker_eval("vm_memory_monitor:set_vm_memory_high_watermark(0.8)");
+	broker_alarm(false);
 	ck_assert_msg(strstr(blocked.text, "memory") != NULL, "%s", blocked.text);
 	struct mq_event e = client_event(p.publisher, MQ_UNBLOCKED);
 	e = client_event(p.publisher, MQ_CONFIRMED);

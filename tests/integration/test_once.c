@@ -4,16 +4,6 @@
 
 #include <stdio.h>
 
-/* Everything settled, n keys, one effect and one marker for each. */
-static void assert_once(struct world *w, const char *queue, int n)
-{
-	WAIT_FOR(is_settled(queue), 60);
-	ck_assert_int_eq(effects(w), n);
-	ck_assert_int_eq(effect_keys(w), n);
-	ck_assert_int_eq(markers(w), n);
-	ck_assert_int_eq(parked(w, NULL), 0);
-}
-
 START_TEST(each_message_has_one_effect_and_one_marker)
 {
 	struct world w;
@@ -21,7 +11,7 @@ START_TEST(each_message_has_one_effect_and_one_marker)
 	world_begin(&w, "each");
 	daemon_start_main(&w, &d);
 	publish_many(&w, w.queue, "a", 1000);
-	assert_once(&w, w.queue, 1000);
+	all_once(&w, 1000);
 	ck_assert_int_eq(
 		sql_int(&w,
 			"SELECT count(*) FROM effect WHERE 'a' || encode(body, 'escape') = key"),
@@ -45,7 +35,7 @@ START_TEST(copies_within_one_batch_are_one_effect)
 		publish(&w, w.queue, &(struct msg){.id = "b1"});
 	publish_many(&w, w.queue, "b-", 45);
 	daemon_start_main(&w, &d);
-	assert_once(&w, w.queue, 46);
+	all_once(&w, 46);
 	world_end(&w);
 }
 END_TEST
@@ -71,7 +61,7 @@ START_TEST(copies_between_workers_are_one_effect)
 	config_main(&w, "%s", "    workers: 4\n    batch: {max: 20}\n");
 	publish_copies(&w, w.queue, 501, 6);
 	daemon_start_main(&w, &d);
-	assert_once(&w, w.queue, 501);
+	all_once(&w, 501);
 	ck_assert_int_gt(sql_int(&w, "SELECT count(DISTINCT pid) FROM effect"), 1);
 	world_end(&w);
 }
@@ -91,7 +81,7 @@ START_TEST(copies_between_two_daemons_on_one_queue_are_one_effect)
 	daemon_start(&w, "b", &b);
 	WAIT_FOR(queue_state(w.queue).consumers == 2, 20);
 	publish_copies(&w, w.queue, 501, 4);
-	assert_once(&w, w.queue, 501);
+	all_once(&w, 501);
 	ck_assert_int_eq(sql_int(&w, "SELECT count(DISTINCT pid) FROM effect"), 2);
 	world_end(&w);
 }
@@ -123,7 +113,7 @@ START_TEST(two_queues_of_one_identity_in_opposite_order_neither_deadlock_nor_rep
 	publish_confirm(&w);
 	daemon_start_main(&w, &d);
 	WAIT_FOR(is_settled(other), 60);
-	assert_once(&w, w.queue, 2000);
+	all_once(&w, 2000);
 	world_end(&w);
 }
 END_TEST
@@ -135,16 +125,17 @@ START_TEST(copies_that_come_after_a_restart_are_known)
 	world_begin(&w, "restart");
 	daemon_start_main(&w, &d);
 	publish_many(&w, w.queue, "r", 300);
-	assert_once(&w, w.queue, 300);
+	all_once(&w, 300);
 	ck_assert_int_eq(daemon_stop(&d), 0);
 	publish_many(&w, w.queue, "r", 300);
 	daemon_start_main(&w, &d);
-	assert_once(&w, w.queue, 300);
+	all_once(&w, 300);
 	world_end(&w);
 }
 END_TEST
 
-/* ---- duplicates are cheap ------------------------------------------------------------------------ */
+/* ---- duplicates are cheap
+ * ------------------------------------------------------------------------ */
 
 /* What has been written to these tables so far, as the sessions that have ended told. */
 static int64_t writes(struct world *w)

@@ -2,64 +2,25 @@
 /* What an operator does with parked messages: again, never mind, after all. */
 #include "harness.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
 
-#define ARGS(...) ((const char *const[]){__VA_ARGS__, NULL})
-
-static char said[65536];
-
-static int ctl(struct world *w, const char *const arguments[])
-{
-	char path[320];
-	(void)snprintf(path, sizeof path, "%s/inboxctl.out", w->dir);
-	(void)unlink(path);
-	int code = inboxctl(w, "inboxd", arguments);
-	FILE *f = fopen(path, "r");
-	ck_assert_ptr_nonnull(f);
-	said[fread(said, 1, sizeof said - 1, f)] = '\0';
-	(void)fclose(f);
-	return code;
-}
-
 #define EXPECT(code_, text_, ...)                                                               \
 	do {                                                                                    \
-		int expect_code_ = ctl(&w, ARGS(__VA_ARGS__));                                  \
+		int expect_code_ = inboxctl(&w, "inboxd", ARGS(__VA_ARGS__));                   \
 		ck_assert_msg(expect_code_ == (code_) && strstr(said, (text_)) != NULL,         \
 			"exit %d, not %d with \"%s\": %s", expect_code_, (int)(code_), (text_), \
 			said);                                                                  \
 	} while (0)
-
-static void config_misbehave(struct world *w, const char *more)
-{
-	char databases[600];
-	(void)snprintf(databases, sizeof databases,
-		"databases: {main: {conninfo: \"%s options=-csearch_path=%s\", schema: %s}}\n",
-		environment("INBOXD_TEST_CONNINFO"), w->name, w->name);
-	config_write(w, "inboxd", databases,
-		"  main:\n"
-		"    queue: %s\n"
-		"    handler: misbehave\n"
-		"%s",
-		w->queue, more);
-}
 
 static const char *states(struct world *w)
 {
 	return sql_text(w,
 		"SELECT coalesce(string_agg(concat_ws(' ', key, state, attempts, crashes), "
 		"', ' ORDER BY id), '') FROM parked_view");
-}
-
-static void touch(const char *path)
-{
-	int fd = open(path, O_CREAT | O_WRONLY, 0644);
-	ck_assert_int_ge(fd, 0);
-	(void)close(fd);
 }
 
 /* ---- what a retry gives to the handler ------------------------------------------- */
@@ -76,7 +37,7 @@ static void publish_everything(struct world *w, const char *act)
 	ck_assert_uint_eq(fwrite(body, 1, sizeof body, f), sizeof body);
 	ck_assert_int_eq(fclose(f), 0);
 	ck_assert_int_eq(
-		ctl(w,
+		inboxctl(w, "inboxd",
 			ARGS("publish", w->queue, "--file", bytes, "--id", "all", "--content-type",
 				"text/plain", "--property", "content_encoding=utf-8", "--property",
 				"priority=4", "--property", "correlation_id=c", "--property",
@@ -119,8 +80,7 @@ static void publish_every_field(struct world *w, const char *act)
 		entries[i] = (amqp_table_entry_t){
 			.key = amqp_cstring_bytes(names[i]), .value = values[i]};
 	}
-	entries[N] = (amqp_table_entry_t){.key = amqp_cstring_bytes("do"),
-		.value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = amqp_cstring_bytes(act)}};
+	entries[N] = entry_text("do", act);
 	const amqp_basic_properties_t p = {
 		._flags = AMQP_BASIC_MESSAGE_ID_FLAG | AMQP_BASIC_HEADERS_FLAG,
 		.message_id = amqp_cstring_bytes("fields"),
@@ -156,7 +116,7 @@ START_TEST(a_retry_gives_the_handler_exactly_what_the_first_delivery_gave)
 	struct daemon d;
 	char act[700], gate[300], dumps[2][300];
 	world_begin(&w, "replay");
-	config_misbehave(&w, "");
+	config_handler(&w, "misbehave", "");
 	(void)snprintf(gate, sizeof gate, "%s/gate", w.dir);
 	(void)snprintf(dumps[0], sizeof dumps[0], "%s/dump-all", w.dir);
 	(void)snprintf(dumps[1], sizeof dumps[1], "%s/dump-fields", w.dir);
@@ -300,12 +260,11 @@ START_TEST(what_a_worker_has_in_hand_is_refused_and_not_waited_for)
 	WAIT_FOR(effects(&w) == 1 && parked(&w, NULL) == 0, 30);
 	ck_assert_int_eq(daemon_stop(&d), 0);
 
-	config_misbehave(&w, "    retry: {immediate: 0, delays: [100ms]}\n");
+	config_handler(&w, "misbehave", "    retry: {immediate: 0, delays: [100ms]}\n");
 	char gate[300], act[400];
 	(void)snprintf(gate, sizeof gate, "%s/gate", w.dir);
 	(void)snprintf(act, sizeof act, "fail-temp:1,wait:%s,ok", gate);
-	amqp_table_entry_t entry = {.key = amqp_cstring_bytes("do"),
-		.value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = amqp_cstring_bytes(act)}};
+	amqp_table_entry_t entry = entry_text("do", act);
 	const amqp_basic_properties_t p = {
 		._flags = AMQP_BASIC_MESSAGE_ID_FLAG | AMQP_BASIC_HEADERS_FLAG,
 		.message_id = amqp_cstring_bytes("held"),
@@ -345,10 +304,12 @@ START_TEST(a_group_is_counted_shown_and_only_done_when_that_is_meant)
 	EXPECT(1, "4 messages match", "parked", "discard", "--reason", "rejected");
 	/* Nothing that looks like a limit, or like a trial, does more than it says. */
 	EXPECT(0, "tried on 2 messages", "parked", "discard", "1", "2", "--dry-run");
-	EXPECT(64, "--limit is not for discard", "parked", "discard", "--all", "--limit", "1", "--yes");
+	EXPECT(64, "--limit is not for discard", "parked", "discard", "--all", "--limit", "1",
+		"--yes");
 	EXPECT(64, "--group is not for retry", "parked", "retry", "--all", "--group", "--yes");
 	EXPECT(64, "--yes is not for list", "parked", "list", "--yes");
-	EXPECT(64, "there is no reason \"reject\"", "parked", "discard", "--reason", "reject", "--yes");
+	EXPECT(64, "there is no reason \"reject\"", "parked", "discard", "--reason", "reject",
+		"--yes");
 	ck_assert_int_eq(sql_int(&w, "SELECT count(*) FROM parked WHERE state = 'failed'"), 5);
 	EXPECT(0, "discarded 4", "parked", "discard", "--reason", "rejected", "--yes");
 	EXPECT(0, "discarded 0", "parked", "discard", "--consumer", "other", "--yes");

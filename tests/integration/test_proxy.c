@@ -43,14 +43,6 @@ static void setting_end(struct setting *s)
 	proxy_free(s->database);
 }
 
-static void expect_one_effect_each(struct setting *s, int n)
-{
-	WAIT_FOR(effect_keys(&s->w) == n && is_settled(s->w.queue), 30);
-	ck_assert_int_eq(effects(&s->w), n);
-	ck_assert_int_eq(markers(&s->w), n);
-	ck_assert_int_eq(parked(&s->w, NULL), 0);
-}
-
 START_TEST(a_lost_answer_to_commit_is_one_effect_and_nothing_is_parked)
 {
 	struct setting s;
@@ -64,7 +56,7 @@ START_TEST(a_lost_answer_to_commit_is_one_effect_and_nothing_is_parked)
 		publish_many(&s.w, s.w.queue, prefix, 1);
 		WAIT_FOR(effects(&s.w) >= i + 1, 20);
 	}
-	expect_one_effect_each(&s, 6);
+	all_once(&s.w, 6);
 	ck_assert_int_eq(proxy_drops_left(s.database), 0);
 	ck_assert_uint_ge(proxy_accepted(s.database), sessions + 3);
 	setting_end(&s);
@@ -107,7 +99,7 @@ START_TEST(a_lost_ack_is_a_delivery_again_and_one_effect)
 	WAIT_FOR(queue_state(s.w.queue).unacked == 2, 10);
 	ck_assert_int_eq(effects(&s.w), 2);
 	ck_assert_int_eq(proxy_cut(s.broker), 1);
-	expect_one_effect_each(&s, 2);
+	all_once(&s.w, 2);
 	setting_end(&s);
 }
 END_TEST
@@ -190,7 +182,7 @@ START_TEST(acks_of_those_behind_do_not_settle_the_one_in_front)
 	WAIT_FOR(queue_state(s.w.queue).ready == 1, 20);
 	ck_assert_int_eq(effects(&s.w), 4);
 	daemon_start_main(&s.w, &s.d);
-	expect_one_effect_each(&s, 5);
+	all_once(&s.w, 5);
 	setting_end(&s);
 }
 END_TEST

@@ -154,7 +154,6 @@ START_TEST(event_exchange)
 		char user[96];
 		(void)snprintf(user, sizeof user, "%s-%d", w.name, i);
 		user_make(user, "x");
-		user_delete(user);
 	}
 	WAIT_FOR(effect_keys(&w) == MESSAGES, 30);
 	WAIT_FOR(queue_state(other).ready == MESSAGES, 10);

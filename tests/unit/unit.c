@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#pragma weak unit_setup
+
 enum { MOST = 128 };
 
 static struct {
@@ -21,6 +23,8 @@ void unit_register(const char *suite, const TTest *const *tests, size_t n, int t
 	Suite *s = suite_create(suite);
 	TCase *tc = tcase_create(suite);
 	tcase_set_timeout(tc, timeout_s);
+	if (unit_setup != NULL)
+		tcase_add_checked_fixture(tc, unit_setup, NULL);
 	const char *only = getenv("INBOXD_TEST_ONLY");
 	for (size_t i = 0; i < n; i++)
 		if (only == NULL || strstr(tests[i]->name, only) != NULL)

@@ -12,15 +12,18 @@
 #include <check.h>
 #include <stddef.h>
 
+/* A program that has this function has it called before each test, in the test's own process. */
+void unit_setup(void);
+
 /* Copies the list; timeout_s is per test. */
 void unit_register(const char *suite, const TTest *const *tests, size_t n, int timeout_s);
 
-#define UNIT_SUITE_TIMEOUT(timeout_s_, name_, ...) \
-	__attribute__((constructor)) static void register_this_suite(void) \
-	{ \
-		const TTest *const these_tests[] = {__VA_ARGS__}; \
+#define UNIT_SUITE_TIMEOUT(timeout_s_, name_, ...)                                              \
+	__attribute__((constructor)) static void register_this_suite(void)                      \
+	{                                                                                       \
+		const TTest *const these_tests[] = {__VA_ARGS__};                               \
 		unit_register((name_), these_tests, sizeof these_tests / sizeof these_tests[0], \
-			(timeout_s_)); \
+			(timeout_s_));                                                          \
 	}
 #define UNIT_SUITE(name_, ...) UNIT_SUITE_TIMEOUT(20, name_, __VA_ARGS__)
 
