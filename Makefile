@@ -236,10 +236,13 @@ check-examples: all
 check-integration: all $(B)/tests/integration $(TEST_HANDLERS)
 	$(Q)tests/integration/run.sh $(B) $(SUITES)
 
-# The same kills over ten times as many messages.
-check-kills: export INBOXD_TEST_MESSAGES ?= 200000
+# The same kills, and the same look at memory, over ten times as many messages.
+check-kills check-memory: export INBOXD_TEST_MESSAGES ?= 200000
 check-kills: SUITES := integration/kills
-check-kills: check-integration
+check-memory: SUITES := integration/messages
+check-memory: export INBOXD_TEST_ONLY := memory_does_not_grow
+check-memory: export CK_TIMEOUT_MULTIPLIER ?= 5
+check-kills check-memory: check-integration
 
 # Built apart, with fault points; the programs of this build must not have them.
 FAULTS_B := build/faults$(if $(filter-out build/$(VARIANT),$(B)),-$(notdir $(B)))
@@ -405,6 +408,7 @@ Targets
                       all faults at random for INBOXD_FAULT_SECONDS; SUITES=name... for some
   faults-programs     what check-faults runs; with VARIANT=faults
   check-kills         its kill -9 tests at full size, INBOXD_TEST_MESSAGES=200000
+  check-memory        its test that memory does not grow, over as many
   demo                real messages, duplicates among them, and the sums
   coverage            tests of COVERAGE_OF with line coverage: build/cov/coverage/index.html
   fuzz                each target of tests/fuzz/ for FUZZ_SECONDS, with clang
@@ -454,5 +458,5 @@ help:
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(OBJECTS:.o=.d) $(HANDLERS:.so=.d) $(TEST_HANDLERS:.so=.d)
-.PHONY: all check check-unit check-install check-systemd check-examples check-integration check-faults faults-programs check-kills demo coverage fuzz format install uninstall clean help
+.PHONY: all check check-unit check-install check-systemd check-examples check-integration check-faults faults-programs check-kills check-memory demo coverage fuzz format install uninstall clean help
 .PHONY: lint lint-tools lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy
