@@ -3,6 +3,7 @@
  * memory. */
 #include "harness.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,11 @@ static char *noise(size_t size)
 		p[i] = (char)x;
 	}
 	return p;
+}
+
+static int at_least(int least, int n)
+{
+	return n > least ? n : least;
 }
 
 static void publish_large(struct world *w, const char *id, const char *data, size_t size)
@@ -91,5 +97,56 @@ START_TEST(a_body_over_the_limit_is_parked_whole_and_never_all_in_memory)
 }
 END_TEST
 
+/* Twenty times what is read ahead; the handler waits while this session has the lock. */
+START_TEST(a_queue_far_larger_than_prefetch_is_worked_off_within_prefetch_and_memory)
+{
+	enum { N = 4000, SIZE = 20000, PREFETCH = 200, ROOM_KIB = 16 * 1024, LOCK = 17 };
+	struct world w;
+	struct daemon d;
+	char *data = noise(SIZE);
+	world_begin(&w, "backlog");
+	config_write(&w, "inboxd", "",
+		"  main:\n    queue: %s\n    handler: sql\n    options: {statement: \"INSERT INTO "
+		"%s.effect (key, size) SELECT $1::text, octet_length($2::bytea) FROM "
+		"pg_advisory_xact_lock_shared(%d)\", parameters: [message_id, body]}\n",
+		w.queue, w.name, LOCK);
+	daemon_start_main(&w, &d);
+	publish_large(&w, "first", data, SIZE);
+	all_once(&w, 1);
+	int64_t consumer = memory_kib(role_pid(&d, "inboxd: consumer main"), true);
+	int64_t worker = memory_kib(role_pid(&d, "inboxd: worker main/1"), true);
+	ck_assert_int_eq(daemon_stop(&d), 0);
+	for (int i = 0; i < N; i++) {
+		char id[16];
+		(void)snprintf(id, sizeof id, "m%d", i);
+		publish(&w, w.queue, &(struct msg){.id = id, .body = data, .size = SIZE});
+	}
+	publish_confirm(&w);
+
+	sql(&w, "SELECT pg_advisory_lock(%d)", LOCK);
+	daemon_start(&w, "inboxd", &d);
+	WAIT_FOR(queue_state(w.queue).unacked == PREFETCH, 20);
+	WAIT_FOR(sql_int(&w,
+			 "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'inboxd "
+			 "main' AND wait_event_type = 'Lock'") == 1,
+		20);
+	ck_assert_int_eq(queue_state(w.queue).ready, N - PREFETCH);
+	sql(&w, "SELECT pg_advisory_unlock(%d)", LOCK);
+	int most = 0;
+	WAIT_FOR((most = at_least(most, queue_state(w.queue).unacked), effects(&w) == N + 1), 60);
+	all_once(&w, N + 1);
+	ck_assert_int_gt(most, PREFETCH / 4);
+	ck_assert_int_le(most, PREFETCH);
+	ck_assert_int_eq(sql_int(&w, "SELECT count(*) FROM effect WHERE size <> %d", SIZE), 0);
+	ck_assert_int_lt(
+		memory_kib(role_pid(&d, "inboxd: consumer main"), true) - consumer, ROOM_KIB);
+	ck_assert_int_lt(
+		memory_kib(role_pid(&d, "inboxd: worker main/1"), true) - worker, ROOM_KIB);
+	free(data);
+	world_end(&w);
+}
+END_TEST
+
 UNIT_SUITE_TIMEOUT(180, "integration/size", a_body_of_16_mib_is_handled,
+	a_queue_far_larger_than_prefetch_is_worked_off_within_prefetch_and_memory,
 	a_body_over_the_limit_is_parked_whole_and_never_all_in_memory)
