@@ -146,6 +146,44 @@ START_TEST(a_retry_waits_in_the_database_and_then_succeeds_once)
 }
 END_TEST
 
+/* Two queues that pass on to each other what expires: on the second lap the broker drops it. */
+START_TEST(what_waits_for_its_next_run_outlives_the_queues_time_to_live_and_a_stop)
+{
+	enum { N = 10, TTL_MS = 1000 };
+	struct world w;
+	struct daemon d;
+	char lap[96];
+	world_begin(&w, "expiry");
+	(void)snprintf(lap, sizeof lap, "%s-lap", w.name);
+	queue_delete(&w, w.queue);
+	const char *const both[] = {w.queue, lap};
+	for (int i = 0; i < 2; i++) {
+		amqp_table_entry_t arguments[] = {entry_int("x-message-ttl", TTL_MS),
+			entry_text("x-dead-letter-exchange", ""),
+			entry_text("x-dead-letter-routing-key", both[1 - i])};
+		queue_declare_with(&w, both[i], 3, arguments);
+	}
+	config_main(&w, "%s", "    retry: {immediate: 0, delays: [8s]}\n");
+	daemon_start_main(&w, &d);
+	for (int i = 0; i < N; i++) {
+		char id[16];
+		(void)snprintf(id, sizeof id, "m%d", i);
+		publish(&w, w.queue, &(struct msg){.id = id, .act = "retry:1"});
+	}
+	publish_confirm(&w);
+	WAIT_FOR(parked(&w, "retry") == N && is_settled(w.queue), 20);
+	ck_assert_int_eq(daemon_stop(&d), 0);
+	/* What comes meanwhile shows that the queues are such. */
+	publish_many(&w, w.queue, "left", N);
+	WAIT_FOR(is_settled(w.queue) && is_settled(lap) && is_settled(w.queue), 30);
+	ck_assert_int_eq(parked(&w, "retry"), N);
+	daemon_start_main(&w, &d);
+	all_once(&w, N);
+	ck_assert_int_eq(sql_int(&w, "SELECT count(*) FROM effect WHERE key LIKE 'm%%'"), N);
+	world_end(&w);
+}
+END_TEST
+
 START_TEST(a_retry_that_never_succeeds_is_parked_as_failed_when_its_attempts_are_used_up)
 {
 	struct world w;
@@ -181,7 +219,8 @@ START_TEST(a_message_that_waits_a_minute_delays_no_others_second_run)
 	WAIT_FOR(parked(&w, NULL) == 2, 20);
 	WAIT_FOR(effects(&w) == 1, 3);
 	ck_assert_str_eq(sql_text(&w, "SELECT key FROM effect"), "quick");
-	ck_assert_str_eq(sql_text(&w, "SELECT key || ' ' || state || ' ' || attempts FROM parked_view"),
+	ck_assert_str_eq(
+		sql_text(&w, "SELECT key || ' ' || state || ' ' || attempts FROM parked_view"),
 		"slow waiting 2");
 	world_end(&w);
 }
@@ -192,8 +231,8 @@ START_TEST(a_message_that_always_fails_neither_starves_others_nor_fills_the_log)
 	struct world w;
 	struct daemon d;
 	world_begin(&w, "starves");
-	config_main(&w, "%s",
-		"    prefetch: 10\n    retry: {immediate: 2, delays: [200ms, 200ms]}\n");
+	config_main(
+		&w, "%s", "    prefetch: 10\n    retry: {immediate: 2, delays: [200ms, 200ms]}\n");
 	publish(&w, w.queue, &(struct msg){.id = "bad", .act = "retry:99"});
 	publish_many(&w, w.queue, "good", 200);
 	daemon_start_main(&w, &d);
@@ -256,6 +295,7 @@ UNIT_SUITE_TIMEOUT(180, "integration/failures", a_rejected_message_is_parked,
 	a_message_that_ends_its_sessions_is_parked_though_others_commit_in_between,
 	a_message_that_crashes_the_server_is_parked_though_it_is_away_right_after,
 	a_retry_waits_in_the_database_and_then_succeeds_once,
+	what_waits_for_its_next_run_outlives_the_queues_time_to_live_and_a_stop,
 	a_retry_that_never_succeeds_is_parked_as_failed_when_its_attempts_are_used_up,
 	a_message_that_waits_a_minute_delays_no_others_second_run,
 	a_message_that_always_fails_neither_starves_others_nor_fills_the_log,
