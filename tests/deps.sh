@@ -39,6 +39,7 @@ nodejs            command -v node
 npm               command -v npm
 ca-certificates   -
 pgbouncer         -
+locales           -
 systemd           command -v systemd-analyze
 "
 LINT="

@@ -209,7 +209,8 @@ servers_postgres_launch() {
 	local dir=$1 name=$2 base=$3 pgbin=$4 port=$5
 	shift 5
 	echo "$port" >"$dir/$name.port"
-	servers_launch "$dir" "$name" "$@" "$pgbin/postgres" -D "$base/$name" \
+	servers_launch "$dir" "$name" "$@" env LOCPATH="$base/locale" \
+		"$pgbin/postgres" -D "$base/$name" \
 		-c listen_addresses=127.0.0.1 -c port="$port" -c unix_socket_directories="$SOCKETS" \
 		-c max_connections=200 -c shared_buffers=128MB -c fsync=on -c max_wal_size=1GB \
 		-c log_line_prefix='%m [%p] %a ' -c log_statement=none -c lc_messages=C \
@@ -464,6 +465,8 @@ servers_stop() {
 	done
 	[ -f "$dir/places" ] || return 0
 	while read -r place; do
+		# A file system that a test has made and could not end.
+		umount "$place/full" 2>/dev/null
 		rm -rf "$place"
 	done <"$dir/places"
 	rm -f "$dir/places" "$dir/env" "$dir/psql" "$dir/rabbitmqctl" "$dir"/*.env "$dir"/*.start \

@@ -85,8 +85,7 @@ START_TEST(a_session_ended_between_two_statements_or_at_rest_costs_no_attempt)
 	publish_confirm(&w);
 	WAIT_FOR(sessions_where(&w, "state = 'idle in transaction'") == 1, 20);
 	ck_assert_int_eq(each_session(&w, "pg_terminate_backend"), 1);
-	WAIT_FOR(effects(&w) == 1 && is_settled(w.queue), 30);
-	ck_assert_int_eq(parked(&w, NULL), 0);
+	all_once(&w, 1);
 	ck_assert_int_eq(log_lines(&d, "event=parked"), 0);
 	world_end(&w);
 }
@@ -173,10 +172,7 @@ static void check_defaults(const char *name, const char *isolation)
 		"%s.effect}}\n",
 		w.queue, w.name);
 	daemon_start(&w, "second", &d[1]);
-	WAIT_FOR(effect_keys(&w) == 500 && is_settled(w.queue), 60);
-	sql(&w, "ALTER ROLE inboxd RESET ALL");
-	ck_assert_int_eq(effects(&w), 500);
-	ck_assert_int_eq(parked(&w, NULL), 0);
+	all_once(&w, 500);
 	ck_assert_str_eq(sql_text(&w, "SELECT string_agg(DISTINCT isolation, ' ') FROM effect"),
 		"read committed");
 	ck_assert_str_eq(
@@ -196,6 +192,78 @@ START_TEST(a_role_that_reads_repeatably_by_default_changes_nothing)
 }
 END_TEST
 
+/* The server's locale is made for it.  What the server says about a division by zero shows whether
+ * it has a catalogue of that language, too. */
+static bool speaks_german(struct world *w)
+{
+	char dir[512];
+	(void)snprintf(dir, sizeof dir, "%s/../locale", environment("INBOXD_TEST_PGDATA"));
+	run_shell(w,
+		"mkdir -p $1; localedef -i de_DE -f UTF-8 $1/de_DE.UTF-8 || true; "
+		"chmod -R a+rX $1",
+		dir);
+	PQclear(PQexec(w->db, "SET lc_messages = 'de_DE.UTF-8'"));
+	PGresult *r = PQexec(w->db, "SELECT 1 / 0");
+	bool speaks = strstr(PQresultErrorMessage(r), "durch Null") != NULL;
+	PQclear(r);
+	sql(w, "RESET lc_messages");
+	return speaks;
+}
+
+START_TEST(a_server_that_speaks_german_is_understood_by_its_codes)
+{
+	enum { N = 200 };
+	struct world w;
+	struct daemon d;
+	world_begin(&w, "german");
+	bool can_be_done = speaks_german(&w);
+	if (!can_be_done)
+		world_end(&w);
+	SKIP_UNLESS(can_be_done, "no German in the server");
+	sql(&w, "ALTER ROLE inboxd SET lc_messages = 'de_DE.UTF-8'");
+	config_acting(&w,
+		"    workers: 4\n    batch: {max: 20}\n    retry: {immediate: 0, delays: [1h]}\n");
+	sql(&w, "CREATE SEQUENCE tries; GRANT ALL ON tries TO inboxd");
+	sql(&w,
+		"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql SET search_path = "
+		"\"%s\" "
+		"AS $$ BEGIN IF NEW.key = 'data' THEN PERFORM 1 / 0; ELSIF NEW.key = 'unique' THEN "
+		"INSERT INTO twice VALUES (1), (1); ELSIF NEW.key = 'permission' THEN PERFORM FROM "
+		"forbidden; ELSIF NEW.key = 'conflict' AND nextval('tries') < 3 THEN RAISE "
+		"serialization_failure; END IF; RETURN NEW; END $$",
+		w.name);
+	sql(&w, "CREATE TABLE twice (x int UNIQUE); GRANT ALL ON twice TO inboxd");
+	sql(&w, "CREATE TABLE forbidden ()");
+	sql(&w,
+		"CREATE TRIGGER refuse BEFORE INSERT ON effect FOR EACH ROW EXECUTE FUNCTION "
+		"refuse()");
+	static const char *const special[] = {"data", "unique", "permission", "conflict"};
+	for (int i = 0; i < 4; i++)
+		publish(&w, w.queue, &(struct msg){.id = special[i]});
+	publish_many(&w, w.queue, "m", N);
+	publish_many(&w, w.queue, "m", N);
+	publish(&w, w.queue, &(struct msg){.id = "m0", .body = "other"});
+	publish_confirm(&w);
+	daemon_start_main(&w, &d);
+	WAIT_FOR(effects(&w) > 0, 20);
+	ck_assert_int_gt(each_session(&w, "pg_terminate_backend"), 0);
+	WAIT_FOR(effect_keys(&w) == N + 1 && parked(&w, NULL) == 4 && is_settled(w.queue), 60);
+	ck_assert_int_eq(effects(&w), N + 1);
+	ck_assert_int_eq(markers(&w), N + 1);
+	ck_assert_str_eq(
+		sql_text(&w,
+			"SELECT string_agg(concat_ws(' ', key, state, reason, sqlstate, attempts), "
+			"', ' ORDER BY key) FROM parked_view"),
+		"data failed sql_error 22012 1, m0 mismatch mismatch  0, permission waiting "
+		"sql_error 42501 1, unique failed sql_error 23505 1");
+	ck_assert_int_eq(sql_int(&w,
+				 "SELECT count(*) FROM parked WHERE detail ~ 'durch Null|doppelter|"
+				 "keine Berechtigung'"),
+		3);
+	world_end(&w);
+}
+END_TEST
+
 /* ---- a standby that does not come ------------------------------------------------ */
 
 START_TEST(
@@ -206,9 +274,7 @@ START_TEST(
 	world_begin(&w, "ghost");
 	sql(&w, "SET synchronous_commit = local");
 	daemon_start_main(&w, &d);
-	sql(&w, "ALTER SYSTEM SET synchronous_standby_names = 'ghost'");
-	sql(&w, "SELECT pg_reload_conf()");
-	WAIT_FOR(strcmp(sql_text(&w, "SHOW synchronous_standby_names"), "ghost") == 0, 10);
+	postgres_set("synchronous_standby_names", "ghost");
 	publish(&w, w.queue, &(struct msg){.id = "m"});
 	publish_confirm(&w);
 	for (int i = 0; i < 3; i++) {
@@ -221,8 +287,7 @@ START_TEST(
 	WAIT_FOR(sessions_where(&w, "wait_event = 'SyncRep'") == 1, 20);
 	ck_assert_int_eq(queue_state(w.queue).unacked, 1);
 	stays_calm(&d, 3);
-	sql(&w, "ALTER SYSTEM RESET synchronous_standby_names");
-	sql(&w, "SELECT pg_reload_conf()");
+	postgres_set("synchronous_standby_names", NULL);
 	WAIT_FOR(is_settled(w.queue), 20);
 	ck_assert_int_eq(effects(&w), 1);
 	ck_assert_int_eq(parked(&w, NULL), 0);
@@ -311,10 +376,7 @@ START_TEST(behind_a_pooler_in_transaction_mode_five_thousand_ids_are_five_thousa
 	publish_many(&w, w.queue, "m", N);
 	publish_many(&w, w.queue, "m", 500);
 	daemon_start_main(&w, &d);
-	WAIT_FOR(effect_keys(&w) == N && is_settled(w.queue), 100);
-	ck_assert_int_eq(effects(&w), N);
-	ck_assert_int_eq(markers(&w), N);
-	ck_assert_int_eq(parked(&w, NULL), 0);
+	all_once(&w, N);
 	ck_assert_int_le(sql_int(&w, "SELECT count(DISTINCT pid) FROM effect"), 4);
 	/* The limits hold there too, though the sessions are not ours. */
 	ck_assert_str_eq(sql_text(&w, "SELECT string_agg(DISTINCT timeouts, ',') FROM effect"),
@@ -337,5 +399,6 @@ UNIT_SUITE_TIMEOUT(180, "integration/sessions",
 	a_short_time_limit_of_handlers_is_none_of_inboxds_own_statements,
 	a_role_that_is_serializable_asynchronous_and_read_only_by_default_changes_nothing,
 	a_role_that_reads_repeatably_by_default_changes_nothing,
+	a_server_that_speaks_german_is_understood_by_its_codes,
 	a_commit_whose_wait_for_a_standby_was_cancelled_is_acknowledged_only_after_one_that_waited,
 	behind_a_pooler_in_transaction_mode_five_thousand_ids_are_five_thousand_effects)
