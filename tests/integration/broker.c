@@ -262,19 +262,15 @@ int requeue_messages(struct world *w, const char *queue)
 
 int move_messages(struct world *w, const char *from, const char *to)
 {
-	for (int n = 0;; n++) {
-		amqp_rpc_reply_t r = amqp_basic_get(w->broker, PLAIN, text_bytes(from), 1);
-		ck_assert_int_eq(r.reply_type, AMQP_RESPONSE_NORMAL);
-		if (r.reply.id == AMQP_BASIC_GET_EMPTY_METHOD)
-			return n;
-		amqp_message_t m;
-		r = amqp_read_message(w->broker, PLAIN, &m, 0);
-		ck_assert_int_eq(r.reply_type, AMQP_RESPONSE_NORMAL);
+	int n = queue_state(from).ready;
+	for (int i = 0; i < n; i++) {
+		amqp_message_t m = message_get(w, from);
 		publish_raw(w, to, &m.properties, m.body);
 		publish_confirm(w);
 		amqp_destroy_message(&m);
 		amqp_maybe_release_buffers(w->broker);
 	}
+	return n;
 }
 
 /* Tags begin anew with each channel. */

@@ -118,7 +118,7 @@ void publish_confirm(struct world *w);
 void publish_many(struct world *w, const char *queue, const char *prefix, int n);
 /* Gets everything that is in a queue and gives it back: the next delivery is a redelivery. */
 int requeue_messages(struct world *w, const char *queue);
-/* Moves everything that is in one queue to another, every property and byte as it is. */
+/* Moves what is in one queue to another, every property and byte as it is; not what comes meanwhile. */
 int move_messages(struct world *w, const char *from, const char *to);
 /* A message whose headers nest 17000 deep, from inside the broker: no client would encode it. */
 void publish_nested(const char *queue);

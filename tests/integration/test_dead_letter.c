@@ -466,8 +466,7 @@ START_TEST(moved_back_as_they_are_mended_ones_have_one_effect_and_all_their_trie
 	WAIT_FOR(is_drained(&w), 30);
 	ck_assert_int_eq(effects(&w), 0);
 
-	FILE *f = fopen(mended, "w");
-	ck_assert(f != NULL && fclose(f) == 0);
+	touch(mended);
 	ck_assert_int_eq(move_messages(&w, dead, w.queue), 5);
 	WAIT_FOR(effects(&w) == 5 && parked(&w, NULL) == 0, 60);
 	WAIT_FOR(is_drained(&w), 30);

@@ -155,7 +155,9 @@ START_TEST(messages_without_id_go_by_their_body_where_the_rule_says_so)
 	struct daemon d;
 	begin(&w, &d, "by_body", "    on_missing_key: body\n");
 	publish_without_id(&w);
-	all_once(&w, 3);
+	WAIT_FOR(effects(&w) == 3 && is_settled(w.queue), 20);
+	ck_assert_int_eq(markers(&w), 3);
+	ck_assert_int_eq(parked(&w, NULL), 0);
 	world_end(&w);
 }
 END_TEST

@@ -11,8 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- files of handlers -------------------------------------------------------------------------
- */
+/* ---- files of handlers ------------------------------------------------------------------------- */
 
 static const char *changing(const struct world *w)
 {
@@ -333,8 +332,7 @@ static void write_two(struct world *w, const char *extra_queue)
 			"  extra: {queue: %s, handler: effect, options: {table: %s.effect}}\n",
 			extra_queue, w->name);
 	config_write(w, "inboxd", "",
-		"  main: {queue: %s, handler: effect, options: {table: %s.effect, delay_ms: "
-		"2}}\n%s",
+		"  main: {queue: %s, handler: effect, options: {table: %s.effect, delay_ms: 2}}\n%s",
 		w->queue, w->name, extra);
 }
 
