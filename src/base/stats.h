@@ -50,7 +50,8 @@ enum stats_role { STATS_FREE, STATS_SUPERVISOR, STATS_CONSUMER, STATS_WORKER, ST
 	X(outgoing_postponed, "attempts to publish a message that failed") \
 	X(recycled, "times a worker was started anew for its age or its memory") \
 	X(leaving, "gauge: why the worker is about to leave") \
-	X(forgotten, "keys that were older than retention.keep; counted by the janitor")
+	X(forgotten, "keys that were older than retention.keep; counted by the janitor") \
+	X(handler_ran, "gauge: 1: a handler was started for what is not answered for yet")
 
 /* The gauge `leaving`. */
 enum leaving { LEAVING_NOT, LEAVING_MEMORY, LEAVING_AGE, LEAVING_CHANGED };

@@ -328,6 +328,11 @@ static bool lacks_crew(struct consumer *c, uint64_t now_ms)
 		(c->link != LINK_CONSUMING || now_ms - c->no_crew_since_ms >= PAUSE_AFTER_MS);
 }
 
+static size_t n_to_be_done(const struct consumer *c)
+{
+	return c->window.n_held - c->window.n_put_off;
+}
+
 /* How many messages to ask for; 0, and *ret_why: none.  While the breaker is open one at a time,
  * and none while one is there: what is not asked for is not given out again and again. */
 static uint16_t wanted(struct consumer *c, uint64_t now_ms, const char **ret_why)
@@ -337,7 +342,7 @@ static uint16_t wanted(struct consumer *c, uint64_t now_ms, const char **ret_why
 	if (c->is_draining)
 		return 0;
 	/* A worker that has just connected may still be unable to write: what is held is its trial. */
-	if (c->is_in_doubt && c->link != LINK_CONSUMING && c->window.n_held != 0)
+	if (c->is_in_doubt && c->link != LINK_CONSUMING && n_to_be_done(c) != 0)
 		return 0;
 	if (lacks) {
 		*ret_why = down_reason(c);
@@ -349,7 +354,7 @@ static uint16_t wanted(struct consumer *c, uint64_t now_ms, const char **ret_why
 	}
 	if (c->breaker.is_open) {
 		*ret_why = "message after message was parked (breaker)";
-		return c->window.n_held == 0 && breaker_lets_through(&c->breaker, now_ms) ? 1 : 0;
+		return n_to_be_done(c) == 0 && breaker_lets_through(&c->breaker, now_ms) ? 1 : 0;
 	}
 	return (uint16_t)c->config->prefetch;
 }
@@ -442,6 +447,16 @@ void broker_give_back(struct consumer *c, struct entry *e)
 	window_drop(&c->window, e);
 	if (c->mq != NULL && mq_nack(c->mq, tag, false, &err) != RC_OK)
 		write_failed(c, &err);
+}
+
+/* What is given back at once comes back at once, and each time a queue may count it and drop it in the end:
+ * while it is held nothing counts. */
+void broker_give_back_later(struct consumer *c, struct entry *e)
+{
+	uint64_t wait_ms = backoff_next_ms(&c->streams, random_u32());
+	window_put_off(&c->window, e, clock_ms() + wait_ms);
+	log_event(L_WARNING, "large_body_not_parked", LS("queue", c->config->queue),
+		LU("held_for_ms", wait_ms), LS("next", "given back then, to come again"));
 }
 
 void broker_reject(struct consumer *c, struct entry *e)

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-enum { STEP_AT_LEAST_MS = 1000, TIMER_ACCURACY_US = 1000 };
+enum { STREAM_CAP_MS = 600000, STEP_AT_LEAST_MS = 1000, TIMER_ACCURACY_US = 1000 };
 
 static enum consumer_state state_of(const struct consumer *c)
 {
@@ -98,7 +98,7 @@ static void on_gone(struct consumer *c, const struct control *m)
 			memory);
 	else
 		(void)snprintf(detail, sizeof detail, "worker exited with code %d%s", m->status, memory);
-	crew_gone(c, m->index, m->life, m->timed_out, detail);
+	crew_gone(c, m->index, m->life, m->timed_out, m->handler_ran, detail);
 }
 
 static void on_drain(struct consumer *c, const struct control *m)
@@ -173,7 +173,11 @@ int consumer_main(const struct config_consumer *config, int control_fd, struct s
 		.slot = slot,
 		.control_fd = control_fd,
 		.backoff = {.first_ms = 500, .cap_ms = 7000, .jitter_percent = 20},
+		.streams = {.first_ms = 5000, .cap_ms = STREAM_CAP_MS, .jitter_percent = 20},
 	};
+	uint32_t timeout_ms = config->broker->consumer_timeout_ms; /* what is held for longer is taken away */
+	if (timeout_ms != 0 && timeout_ms / 3 < STREAM_CAP_MS)
+		c.streams.cap_ms = timeout_ms / 3;
 	sigset_t signals;
 	(void)sigemptyset(&signals);
 	(void)sigaddset(&signals, SIGTERM);

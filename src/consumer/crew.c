@@ -14,6 +14,7 @@ enum {
 	RETRY_POLL_MS = 5000, /* other daemons park too */
 	CRASH_AGAIN_MS = 500, /* the dead session still holds the key */
 	TELL_AGAIN_MS = 60000,
+	DEATHS_BELIEVED = 5, /* of workers that had not run the message in hand */
 };
 
 void crew_init(struct consumer *c)
@@ -189,8 +190,10 @@ static void settle(struct consumer *c, struct entry *e, enum verdict v)
 {
 	bool is_settled = v == VERDICT_DONE || v == VERDICT_PARKED || v == VERDICT_DUPLICATE ||
 		v == VERDICT_KEPT;
+	if (e->is_streamed && is_settled)
+		backoff_reset(&c->streams);
 	if (e->is_streamed && !is_settled)
-		broker_give_back(c, e); /* its body is not ours to offer again */
+		broker_give_back_later(c, e); /* its body is not ours to offer again */
 	else if (e->is_parking && e->park_reason == PARK_UNDECODABLE && is_settled)
 		broker_reject(c, e);
 	else
@@ -463,7 +466,7 @@ void crew_arrived(struct consumer *c, uint32_t index, uint32_t life, int take_fd
 	crew_greet(c);
 }
 
-static void drop_hand(struct crew *crew, bool timed_out, const char *detail)
+static void drop_hand(struct crew *crew, bool timed_out, bool ran, const char *detail)
 {
 	struct consumer *c = crew->owner;
 	bool was_alone = crew->task == TASK_BATCH && crew->n_hand == 1;
@@ -472,7 +475,9 @@ static void drop_hand(struct crew *crew, bool timed_out, const char *detail)
 		if (e->state != ENTRY_IN_HAND)
 			continue;
 		if (e->is_streamed)
-			broker_give_back(c, e);
+			broker_give_back_later(c, e);
+		else if (was_alone && !ran && e->losses < DEATHS_BELIEVED)
+			window_verdict(&c->window, e, VERDICT_LOST, clock_ms());
 		else
 			window_crashed(&c->window, e, was_alone,
 				timed_out ? PARK_TIMED_OUT : PARK_CRASHED, detail);
@@ -480,7 +485,8 @@ static void drop_hand(struct crew *crew, bool timed_out, const char *detail)
 	crew->n_hand = 0;
 }
 
-void crew_gone(struct consumer *c, uint32_t index, uint32_t life, bool timed_out, const char *detail)
+void crew_gone(struct consumer *c, uint32_t index, uint32_t life, bool timed_out, bool ran,
+	const char *detail)
 {
 	if (index >= c->config->workers || c->crew[index].life != life)
 		return;
@@ -503,7 +509,7 @@ void crew_gone(struct consumer *c, uint32_t index, uint32_t life, bool timed_out
 		c->streaming = NULL;
 	breaker_neither(&c->breaker);
 	adapt_batches(crew, true);
-	drop_hand(crew, timed_out, detail);
+	drop_hand(crew, timed_out, ran, detail);
 	if (crew->task == TASK_RETRY && crew->parked != 0)
 		remember_crash(c, crew->parked, crew->token, timed_out, detail);
 	if (crew->task == TASK_SENT)
@@ -716,6 +722,9 @@ static uint64_t next_due(const struct consumer *c, uint64_t now_ms)
 uint64_t crew_dispatch(struct consumer *c, uint64_t now_ms)
 {
 	uint64_t next = window_wake(&c->window, now_ms);
+	struct entry *over;
+	while ((over = window_put_off_over(&c->window)) != NULL)
+		broker_give_back(c, over);
 	bool someone_is_free = false;
 	for (uint32_t i = 0; i < c->config->workers; i++) {
 		struct crew *crew = &c->crew[i];

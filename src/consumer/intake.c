@@ -132,12 +132,12 @@ static void finish_stream(struct consumer *c, struct entry *e)
 {
 	struct crew *crew = c->streaming;
 	c->streaming = NULL;
-	if (crew == NULL) {
-		broker_give_back(c, e);
-		return;
-	}
 	window_complete_parking(&c->window, e, PARK_TOO_LARGE, NULL);
 	window_take(&c->window, e);
+	if (crew == NULL) {
+		broker_give_back_later(c, e);
+		return;
+	}
 	crew_hand(crew, e);
 	channel_end(&crew->channel, channel_begin(&crew->channel, TO_PARK_END));
 	FAULT("stream-ends");

@@ -94,6 +94,7 @@ struct consumer {
 	uint64_t arriving_left;
 	struct message arriving_head; /* of a body to be streamed: points into head_copy */
 	struct buf head_copy;
+	struct backoff streams; /* between two times that a body is streamed in vain */
 	bool is_head_waiting; /* a body to be streamed waits for a worker */
 	struct crew *streaming; /* the worker it goes to */
 	struct buf key;
@@ -154,6 +155,8 @@ void broker_refuse_stream(struct consumer *c);
 /* Settles an entry that cannot be acknowledged: rejects (for good) or gives back just that one. */
 void broker_reject(struct consumer *c, struct entry *e);
 void broker_give_back(struct consumer *c, struct entry *e);
+/* Holds one in hand whose body is gone and must come again, each time for longer; then gives it back. */
+void broker_give_back_later(struct consumer *c, struct entry *e);
 
 /* ---- intake.c -------------------------------------------------------------------------------------- */
 
@@ -174,7 +177,9 @@ void crew_init(struct consumer *c);
 void crew_done(struct consumer *c);
 /* The supervisor started or reaped a worker. */
 void crew_arrived(struct consumer *c, uint32_t index, uint32_t life, int take_fd);
-void crew_gone(struct consumer *c, uint32_t index, uint32_t life, bool timed_out, const char *detail);
+/* ran: a handler had been started for what it had in hand. */
+void crew_gone(struct consumer *c, uint32_t index, uint32_t life, bool timed_out, bool ran,
+	const char *detail);
 /* Gives work to whoever is free; returns when to call again. */
 uint64_t crew_dispatch(struct consumer *c, uint64_t now_ms);
 /* The connection is gone: what workers have in hand is void, though they go on. */

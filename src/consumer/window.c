@@ -5,18 +5,11 @@
 #include <assert.h>
 #include <utlist.h>
 
-enum { FIRST_RING = 256, BUSY_FIRST_MS = 200, BUSY_CAP_MS = 5000 };
+enum { BUSY_FIRST_MS = 200, BUSY_CAP_MS = 5000 };
 
 void window_init(struct window *w)
 {
 	*w = (struct window){.first = 1, .next = 1};
-	w->ring_size = FIRST_RING;
-	w->ring = xcalloc(w->ring_size, sizeof(struct entry *));
-}
-
-static struct entry **place(const struct window *w, uint64_t tag)
-{
-	return &w->ring[tag & (w->ring_size - 1)];
 }
 
 /* What is still arriving is not counted yet. */
@@ -38,45 +31,29 @@ static void entry_free(struct window *w, struct entry *e)
 void window_reset(struct window *w)
 {
 	uint32_t generation = w->generation + 1;
+	struct entry *e, *tmp;
 	HASH_CLEAR(hh, w->by_key);
-	for (uint64_t tag = w->first; tag < w->next; tag++)
-		if (*place(w, tag) != NULL)
-			entry_free(w, *place(w, tag));
-	memset(w->ring, 0, w->ring_size * sizeof(struct entry *));
-	struct entry **ring = w->ring;
-	size_t size = w->ring_size;
-	*w = (struct window){
-		.generation = generation, .ring = ring, .ring_size = size, .first = 1, .next = 1};
+	HASH_ITER(tag_hh, w->by_tag, e, tmp)
+	{
+		HASH_DELETE(tag_hh, w->by_tag, e);
+		entry_free(w, e);
+	}
+	*w = (struct window){.generation = generation, .first = 1, .next = 1};
 }
 
 void window_done(struct window *w)
 {
 	window_reset(w);
-	free(w->ring);
-	w->ring = NULL;
-}
-
-static void grow(struct window *w)
-{
-	size_t size = 2 * w->ring_size;
-	struct entry **ring = xcalloc(size, sizeof *ring);
-	for (uint64_t tag = w->first; tag < w->next; tag++)
-		ring[tag & (size - 1)] = *place(w, tag);
-	free(w->ring);
-	w->ring = ring;
-	w->ring_size = size;
 }
 
 struct entry *window_add(struct window *w, uint64_t tag)
 {
 	if (tag != w->next)
 		return NULL;
-	if (w->next - w->first == w->ring_size)
-		grow(w);
 	struct entry *e = xcalloc(1, sizeof *e);
 	e->tag = tag;
 	e->state = ENTRY_RECEIVING;
-	*place(w, tag) = e;
+	HASH_ADD(tag_hh, w->by_tag, tag, sizeof e->tag, e);
 	w->next++;
 	w->n_held++;
 	return e;
@@ -84,9 +61,10 @@ struct entry *window_add(struct window *w, uint64_t tag)
 
 struct entry *window_find(struct window *w, const struct delivery_ref *ref)
 {
-	if (ref->generation != w->generation || ref->tag < w->first || ref->tag >= w->next)
-		return NULL;
-	return *place(w, ref->tag);
+	struct entry *e = NULL;
+	if (ref->generation == w->generation)
+		HASH_FIND(tag_hh, w->by_tag, &ref->tag, sizeof ref->tag, e);
+	return e;
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -309,6 +287,23 @@ void window_crashed(struct window *w, struct entry *e, bool was_alone, enum park
 	make_ready(w, e);
 }
 
+void window_put_off(struct window *w, struct entry *e, uint64_t until_ms)
+{
+	assert(e->state == ENTRY_IN_HAND);
+	w->n_in_hand--;
+	w->n_put_off++;
+	e->is_put_off = true;
+	postpone(w, e, until_ms);
+}
+
+struct entry *window_put_off_over(const struct window *w)
+{
+	struct entry *e = w->n_put_off != 0 ? w->ready : NULL;
+	while (e != NULL && !e->is_put_off)
+		e = e->next;
+	return e;
+}
+
 void window_give_back(struct window *w, struct entry *e)
 {
 	assert(e->state == ENTRY_IN_HAND);
@@ -316,14 +311,13 @@ void window_give_back(struct window *w, struct entry *e)
 	make_ready(w, e);
 }
 
-/* Nothing more is to be said of it.  Its place stays empty until all older ones are gone too: one that is
- * held for long must not make us keep, and look through, everything that came after it. */
+/* Nothing more is to be said of it: one that is held for long must not make us keep, and look through,
+ * everything that came after it. */
 static void forget(struct window *w, struct entry *e)
 {
-	*place(w, e->tag) = NULL;
+	HASH_DELETE(tag_hh, w->by_tag, e);
 	entry_free(w, e);
-	while (w->first < w->next && *place(w, w->first) == NULL)
-		w->first++;
+	w->first = w->by_tag != NULL ? w->by_tag->tag : w->next;
 }
 
 void window_drop(struct window *w, struct entry *e)
@@ -347,6 +341,7 @@ void window_drop(struct window *w, struct entry *e)
 		break;
 	}
 	w->n_held--;
+	w->n_put_off -= e->is_put_off;
 	leave_key(w, e);
 	forget(w, e);
 }
@@ -364,11 +359,9 @@ static void acknowledged(struct window *w, struct entry *e)
 static bool prefix_ack(struct window *w, uint64_t *ret_tag, bool *ret_multiple)
 {
 	size_t n = 0;
-	struct entry *e;
-	/* forget moves first on to the next one that is there. */
-	while (w->first < w->next && (e = *place(w, w->first))->state == ENTRY_SETTLED) {
-		*ret_tag = e->tag;
-		acknowledged(w, e);
+	while (w->by_tag != NULL && w->by_tag->state == ENTRY_SETTLED) {
+		*ret_tag = w->by_tag->tag;
+		acknowledged(w, w->by_tag);
 		n++;
 	}
 	*ret_multiple = n > 1;

@@ -2,8 +2,8 @@
 /* The deliveries a consumer holds: which are ready, which wait for their twin, which may be settled.
  * Pure: data in, decisions out; no clock, no I/O.
  *
- * Delivery tags of a channel are 1, 2, 3, …, so entries live in a ring indexed by tag.  A new
- * connection or channel begins a new generation: all entries go, and verdicts for them find nothing.
+ * Delivery tags of a channel are 1, 2, 3, …; what is kept grows with what is held, not with what has passed.
+ * A new connection or channel begins a new generation: all entries go, and verdicts for them find nothing.
  */
 #ifndef INBOXD_CONSUMER_WINDOW_H
 #define INBOXD_CONSUMER_WINDOW_H
@@ -28,6 +28,7 @@ struct entry {
 	uint8_t flags; /* enum item_flag */
 	bool is_parking;  /* not to be run: park_reason says why */
 	bool is_streamed; /* its body passed through and is not held */
+	bool is_put_off;  /* held for a while, to be given back once it is ready again */
 	enum park_reason park_reason;
 	char *park_detail; /* owned; NULL: none */
 	uint16_t crashes;
@@ -41,12 +42,12 @@ struct entry {
 	struct entry *next, *prev; /* of the ready, the later or the loose list */
 	struct entry *twin;        /* next younger one with the same key */
 	UT_hash_handle hh;         /* by key: the oldest unsettled one */
+	UT_hash_handle tag_hh;
 };
 
 struct window {
 	uint32_t generation;
-	struct entry **ring; /* size a power of two; entry of tag t at t & (size - 1), NULL: forgotten */
-	size_t ring_size;
+	struct entry *by_tag; /* all that are not forgotten; a hash keeps the order of adding: of tags */
 	uint64_t first;      /* oldest tag not forgotten; next: there is none */
 	uint64_t next;       /* youngest tag + 1 */
 	struct entry *ready; /* in order of tag; utlist-style, ready->prev is the last */
@@ -57,6 +58,7 @@ struct window {
 	size_t n_ready;
 	size_t n_in_hand;
 	size_t n_loose;   /* ENTRY_SETTLED */
+	size_t n_put_off; /* of those held: nothing is to be done for them now */
 	uint64_t bytes;   /* of message buffers */
 };
 
@@ -94,6 +96,11 @@ void window_crashed(struct window *w, struct entry *e, bool was_alone, enum park
 /* Whether an older one waits for another run after the loss of its session: whoever keeps the queue's order
  * waits for it. */
 bool window_is_held_up(const struct window *w, const struct entry *e);
+
+/* Keeps one in hand until then without giving it to anybody; once that is over window_put_off_over finds it
+ * (NULL: none), to be given back. */
+void window_put_off(struct window *w, struct entry *e, uint64_t until_ms);
+struct entry *window_put_off_over(const struct window *w);
 
 /* Back among the ready ones, unchanged. */
 void window_give_back(struct window *w, struct entry *e);

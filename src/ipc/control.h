@@ -24,7 +24,7 @@ struct control {
 	uint8_t was_killed;  /* by a signal */
 	uint8_t timed_out;   /* by us, because its handler took too long */
 	uint8_t over_memory; /* it held more than it may, then or when we killed it for that */
-	uint8_t padding[1];
+	uint8_t handler_ran; /* a handler had been started for what it had not answered for */
 	uint64_t timeout_ms; /* CONTROL_DRAIN */
 };
 

@@ -317,7 +317,10 @@ static void worker_died(struct member *m, const siginfo_t *si)
 		.was_killed = si->si_code != CLD_EXITED,
 		.timed_out = m->timed_out,
 		.over_memory = m->over_memory,
+		.handler_ran = m->slot != NULL && stats_get(m->slot, STATS_handler_ran) != 0,
 	};
+	if (m->slot != NULL)
+		stats_set(m->slot, STATS_handler_ran, 0);
 	FAULT("before-obituary");
 	tell_consumer(m->unit, &gone, -1);
 	FAULT("obituary-sent");

@@ -159,6 +159,7 @@ static enum rc handle(struct batch *b, struct err *err)
 	b->until_us = clock_us() + (uint64_t)w->consumer->batch_time_ms * 1000;
 	host_set_step(w->host, before_entry, b);
 	w->handled += b->n_hosts;
+	stats_set(w->slot, STATS_handler_ran, 1);
 	FAULT("before-handler");
 	enum rc rc = host_handle(w->host, b->hosts, b->n_hosts, &b->failed, err);
 	surroundings_require_descriptors(&w->surroundings);

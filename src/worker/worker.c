@@ -227,8 +227,8 @@ static void say_ready_again(struct worker *w)
 {
 	struct outlook outlook;
 	struct err err;
-	if (!w->is_standby_awaited || w->db == NULL)
-		return;
+	if (!w->is_standby_awaited || w->db == NULL || w->is_leaving)
+		return; /* one that leaves is given nothing more */
 	w->is_standby_awaited = false;
 	if (inbox_look_out(&w->inbox, &outlook, &err) == RC_OK)
 		say_ready(w, &outlook);
@@ -312,6 +312,7 @@ static bool take_commands(struct worker *w)
 		obey(w, &f);
 		if (channel_flush(&w->channel) != RC_OK || w->is_leaving)
 			return false;
+		stats_set(w->slot, STATS_handler_ran, 0);
 		FAULT("answered");
 	}
 	return got == 0;

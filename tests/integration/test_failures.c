@@ -2,7 +2,9 @@
 /* A handler that fails, crashes, ends its process or hangs harms its own message only. */
 #include "harness.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* One bad message among good ones, all of which wait when the daemon starts, so that they share
@@ -129,6 +131,64 @@ START_TEST(a_message_that_crashes_the_server_is_parked_though_it_is_away_right_a
 {
 	check_that_sessions_end("kill_backend", "kill-backend",
 		"all server processes terminated; reinitializing", 1);
+}
+END_TEST
+
+START_TEST(a_worker_killed_before_it_read_its_message_charges_nobody)
+{
+	struct world w;
+	struct daemon d;
+	world_begin(&w, "unread");
+	config_main(&w, "%s", "    crash_limit: 1\n");
+	daemon_start_main(&w, &d);
+	publish_many(&w, w.queue, "before", 1);
+	WAIT_FOR(effects(&w) == 1 && is_settled(w.queue), 30);
+	pid_t worker = role_pid(&d, "inboxd: worker main/1");
+	ck_assert_int_eq(kill(worker, SIGSTOP), 0);
+	publish_many(&w, w.queue, "m", 1);
+	WAIT_FOR(queue_state(w.queue).unacked == 1, 30);
+	ck_assert_int_eq(kill(worker, SIGKILL), 0);
+	WAIT_FOR(effects(&w) == 2 && is_settled(w.queue), 30);
+	ck_assert_int_eq(parked(&w, NULL), 0);
+	ck_assert_int_eq(log_lines(&d, "event=parked"), 0);
+	world_end(&w);
+}
+END_TEST
+
+/* The queue would drop it after three times. */
+START_TEST(a_large_body_that_the_database_refuses_is_held_and_others_go_on)
+{
+	struct world w;
+	struct daemon d;
+	char queue[100];
+	world_begin(&w, "refused_body");
+	(void)snprintf(queue, sizeof queue, "%s-limited", w.queue);
+	queue_declare_limited(&w, queue, "quorum", 3);
+	sql(&w, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+		"$$ BEGIN RAISE 'no room' USING ERRCODE = '53100'; END $$");
+	sql(&w, "CREATE TRIGGER refuse BEFORE INSERT ON parked_chunk FOR EACH ROW "
+		"EXECUTE FUNCTION refuse()");
+	config_write(&w, "inboxd", "",
+		"  main: {queue: %s, handler: effect, max_message_bytes: 65536, options: {table: "
+		"%s.effect}}\n",
+		queue, w.name);
+	char *large = calloc(1, 200000);
+	ck_assert_ptr_nonnull(large);
+	publish(&w, queue, &(struct msg){.id = "large", .body = large, .size = 200000});
+	free(large);
+	publish_many(&w, queue, "m", 50);
+	daemon_start(&w, "inboxd", &d);
+	WAIT_FOR(effects(&w) == 50 && log_lines(&d, "event=large_body_not_parked") >= 2, 60);
+	publish_many(&w, queue, "later", 10);
+	WAIT_FOR(effects(&w) == 60, 10);
+	ck_assert_int_le(log_lines(&d, "event=large_body_not_parked"), 3);
+	sql(&w, "DROP TRIGGER refuse ON parked_chunk");
+	WAIT_FOR(parked(&w, "too_large") == 1 && is_settled(queue), 60);
+	ck_assert_int_eq(
+		sql_int(&w, "SELECT length(parked_body(id)) FROM parked"), 200000);
+	ck_assert_int_eq(daemon_stop(&d), 0);
+	queue_delete(&w, queue);
+	world_end(&w);
 }
 END_TEST
 
@@ -294,6 +354,8 @@ UNIT_SUITE_TIMEOUT(180, "integration/failures", a_rejected_message_is_parked,
 	a_message_that_crashed_once_succeeds_the_next_time,
 	a_message_that_ends_its_sessions_is_parked_though_others_commit_in_between,
 	a_message_that_crashes_the_server_is_parked_though_it_is_away_right_after,
+	a_worker_killed_before_it_read_its_message_charges_nobody,
+	a_large_body_that_the_database_refuses_is_held_and_others_go_on,
 	a_retry_waits_in_the_database_and_then_succeeds_once,
 	what_waits_for_its_next_run_outlives_the_queues_time_to_live_and_a_stop,
 	a_retry_that_never_succeeds_is_parked_as_failed_when_its_attempts_are_used_up,
