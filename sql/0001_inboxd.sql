@@ -92,7 +92,7 @@ COMMENT ON COLUMN @schema@.parked.losses IS
   'sessions that were lost while it ran, since a run was counted last: too many of them are a crash';
 COMMENT ON COLUMN @schema@.parked.key IS 'as in inbox; NULL where the message had none that could be used';
 COMMENT ON COLUMN @schema@.parked.fingerprint IS
-  'as in inbox; without a key: SHA-256 over properties and body';
+  'as in inbox; without a key: SHA-256 over exchange, routing key, properties (but for headers in which a broker counts deliveries) and body';
 COMMENT ON COLUMN @schema@.parked.properties IS
   'property flags and list in the wire form of AMQP 0-9-1: every type and byte as published';
 COMMENT ON COLUMN @schema@.parked.body IS 'NULL: in parked_chunk, piece by piece';
@@ -310,8 +310,9 @@ BEGIN
   END IF;
 
   IF p_key IS NULL THEN
-    -- One that waits without a key is to be processed whatever looks like it.
-    IF p_parked IS NULL AND p_redelivered AND p_state <> 'waiting' THEN
+    -- One that waits without a key is to be processed whatever looks like it, and of what cannot be
+    -- decoded too little is known to take one for another.
+    IF p_parked IS NULL AND p_redelivered AND p_state <> 'waiting' AND p_reason <> 'undecodable' THEN
       SELECT * INTO v_row FROM @schema@.parked x
       WHERE x.consumer = p_consumer AND x.key IS NULL AND x.fingerprint = p_fingerprint LIMIT 1;
       IF FOUND THEN

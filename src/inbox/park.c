@@ -29,13 +29,11 @@ static enum rc outcome_of(struct bytes text, enum park_outcome *ret, struct err 
 	return err_set(err, RC_FATAL, "function park of the schema answers what we do not know");
 }
 
-/* A message without key is told from others by all of it. */
+/* A message without key is told from others by all of it that every delivery has in common. */
 static void begin_hash(struct hash *h, const struct message *m)
 {
 	struct buf head = {0};
-	buf_add_u32(&head, (uint32_t)m->properties.size);
-	buf_add(&head, m->properties.data, m->properties.size);
-	buf_add_u64(&head, m->body_size);
+	message_identify(m, &head);
 	hash_begin(h);
 	hash_add(h, buf_bytes(&head));
 	buf_done(&head);

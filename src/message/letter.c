@@ -40,8 +40,6 @@ static const struct {
 	{"x-delay", false, FATE_RENAME},
 	{"x-stream-offset", false, FATE_LEAVE_OUT},
 	{"x-stream-", true, FATE_RENAME},
-	{"x-delivery-count", false, FATE_LEAVE_OUT},
-	{"x-acquired-count", false, FATE_LEAVE_OUT},
 	/* What an earlier letter told. */
 	{PREFIX "consumer", false, FATE_LEAVE_OUT},
 	{PREFIX "parked-id", false, FATE_LEAVE_OUT},
@@ -63,6 +61,8 @@ static bool begins(struct bytes text, const char *with)
 
 static enum fate fate_of(struct bytes name)
 {
+	if (props_is_count(name))
+		return FATE_LEAVE_OUT;
 	for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
 		if (rules[i].is_beginning ? begins(name, rules[i].name)
 					  : bytes_equal(name, bytes_str(rules[i].name)))

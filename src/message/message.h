@@ -25,4 +25,10 @@ void message_encode_head(struct buf *out, const struct message *m);
 /* Takes one message off the reader; false, and *ret untouched, if it is malformed. */
 bool message_decode(struct reader *r, struct message *ret);
 
+/* Appends what tells the message from others, but for its body: where it was published to, its
+ * properties and the size of its body.  The same bytes for every delivery of it: headers in which a
+ * broker keeps count of them are left out, and the others sorted, for a broker that adds its own sorts
+ * all of them. */
+void message_identify(const struct message *m, struct buf *out);
+
 #endif

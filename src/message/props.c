@@ -243,6 +243,12 @@ bool props_header(const struct props *p, struct bytes name, struct field *ret)
 	return !r.bad;
 }
 
+bool props_is_count(struct bytes name)
+{
+	return bytes_equal(name, bytes_str("x-delivery-count")) ||
+	       bytes_equal(name, bytes_str("x-acquired-count"));
+}
+
 static void add_decimal(struct buf *out, int64_t value, uint8_t scale)
 {
 	uint64_t magnitude = value < 0 ? (uint64_t)-value : (uint64_t)value;

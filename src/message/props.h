@@ -79,6 +79,10 @@ bool field_next(struct reader *r, bool is_array, struct field *ret);
  * table is malformed: what stands before the fault was read. */
 bool props_header(const struct props *p, struct bytes name, struct field *ret);
 
+/* Whether a broker keeps count of deliveries in a header of that name: it differs from one delivery of
+ * a message to the next. */
+bool props_is_count(struct bytes name);
+
 /* A scalar's text (true, -5, 1.5, 12.34, bytes as they are) appended to out; false for void,
  * array, table and absent. */
 bool field_text(const struct field *f, struct buf *out);

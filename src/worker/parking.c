@@ -91,8 +91,9 @@ enum verdict worker_park(struct worker *w, const struct park *park, uint8_t item
 
 	if (w->db == NULL)
 		return VERDICT_AGAIN;
-	/* Without a key only this tells a copy that was sent again from one whose parking nobody heard of. */
-	if (park->key.size == 0 && (item_flags & ITEM_AGAIN) != 0)
+	/* Only this tells a copy that somebody sent again from one whose parking nobody heard of.  A row with a
+	 * key keeps the broker's own word: only looks need ours. */
+	if ((item_flags & ITEM_AGAIN) != 0 && (park->key.size == 0 || park->state == NULL))
 		again.redelivered = true;
 	clean.message = &again;
 	utf8_clean(bytes_str(park->detail != NULL ? park->detail : ""), detail, sizeof detail);

@@ -106,6 +106,31 @@ START_TEST(redelivered_messages_without_key_are_all_processed_where_that_is_aske
 }
 END_TEST
 
+/* Nothing but the routing key tells which is which. */
+START_TEST(redelivered_messages_without_key_that_differ_in_their_routing_key_are_all_parked)
+{
+	struct world w;
+	struct daemon d;
+	world_begin(&w, "routed");
+	config_debug(&w, "");
+	queue_bind(&w, w.queue, "amq.fanout", "");
+	for (int i = 0; i < 3; i++) {
+		char key[16];
+		(void)snprintf(key, sizeof key, "device.%d", i);
+		ck_assert_int_eq(amqp_basic_publish(w.broker, 2, amqp_cstring_bytes("amq.fanout"),
+					 amqp_cstring_bytes(key), 0, 0, NULL, amqp_empty_bytes),
+			AMQP_STATUS_OK);
+	}
+	WAIT_FOR(queue_state(w.queue).ready == 3, 10);
+	ck_assert_int_eq(requeue_messages(&w, w.queue), 3);
+	daemon_start_main(&w, &d);
+	WAIT_FOR(is_settled(w.queue), 30);
+	ck_assert_int_eq(sql_int(&w, "SELECT count(DISTINCT routing_key) FROM parked"), 3);
+	ck_assert_int_eq(parked(&w, "no_key"), 3);
+	world_end(&w);
+}
+END_TEST
+
 static bool is_dead(const struct daemon *d)
 {
 	siginfo_t si = {.si_pid = 0};
@@ -315,6 +340,7 @@ UNIT_SUITE_TIMEOUT(150, "integration/limits",
 	what_a_quorum_queue_may_soon_drop_is_kept_before_it_runs,
 	a_redelivered_copy_of_a_message_that_is_done_is_a_duplicate_and_kept_nowhere,
 	redelivered_messages_without_key_are_all_processed_where_that_is_asked_for,
+	redelivered_messages_without_key_that_differ_in_their_routing_key_are_all_parked,
 	a_message_that_takes_the_daemon_with_it_ends_as_failed_on_a_classic_queue,
 	a_message_that_takes_the_daemon_with_it_is_not_dropped_by_the_limit_of_a_quorum_queue,
 	a_handler_that_fails_everything_is_stopped_tried_and_goes_on_once_it_is_mended,

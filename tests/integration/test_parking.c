@@ -257,6 +257,43 @@ START_TEST(without_a_key_a_redelivered_copy_is_known_by_all_of_it)
 }
 END_TEST
 
+START_TEST(without_a_key_messages_to_different_places_are_two_and_counts_of_a_broker_are_nothing)
+{
+	/* Headers {b: true, a: true}, and the same as a broker gives it out again. */
+	static const char first[] = "\x20\0\0\0\0\10\1bt\1\1at\1",
+			  later[] = "\x20\0\0\0\0\42\1at\1\1bt\1"
+				    "\20x-delivery-countl\0\0\0\0\0\0\0\1";
+	inbox_world_begin("");
+	struct message m = message_of(body);
+	struct park p = park_of(&m, NULL, '\0', "failed");
+	m.redelivered = true;
+	m.properties = bytes_of(first, sizeof first - 1);
+	ck_assert_int_eq(park(&world.a, &p), PARK_PARKED);
+	m.routing_key = bytes_str("elsewhere");
+	ck_assert_int_eq(park(&world.a, &p), PARK_PARKED);
+	m.exchange = bytes_str("another");
+	ck_assert_int_eq(park(&world.a, &p), PARK_PARKED);
+	m.properties = bytes_of(later, sizeof later - 1);
+	ck_assert_int_eq(park(&world.a, &p), PARK_PRESENT);
+	ck_assert_int_eq(rows("true"), 3);
+	inbox_world_end();
+}
+END_TEST
+
+START_TEST(what_cannot_be_decoded_is_never_taken_for_another)
+{
+	inbox_world_begin("");
+	struct message m = message_of("");
+	m.redelivered = true;
+	struct park p = park_of(&m, NULL, '\0', "failed");
+	p.reason = "undecodable";
+	ck_assert_int_eq(park(&world.a, &p), PARK_PARKED);
+	ck_assert_int_eq(park(&world.a, &p), PARK_PARKED);
+	ck_assert_int_eq(rows("true"), 2);
+	inbox_world_end();
+}
+END_TEST
+
 START_TEST(empty_and_absent_parts_are_parked_as_empty)
 {
 	inbox_world_begin("");
@@ -815,6 +852,8 @@ UNIT_SUITE_TIMEOUT(60, "inbox/park", a_message_is_parked_whole,
 	a_copy_of_what_is_parked_finds_it_present, what_somebody_sends_again_gets_a_fresh_budget,
 	a_key_in_hand_elsewhere_is_busy_for_parking_too, nothing_known_means_claim_it_again,
 	without_a_key_a_redelivered_copy_is_known_by_all_of_it,
+	without_a_key_messages_to_different_places_are_two_and_counts_of_a_broker_are_nothing,
+	what_cannot_be_decoded_is_never_taken_for_another,
 	empty_and_absent_parts_are_parked_as_empty,
 	an_unknown_state_is_refused_and_leaves_the_session_fit_for_work,
 	a_body_in_pieces_is_the_same_message_as_in_one, a_body_that_does_not_end_leaves_nothing,

@@ -83,6 +83,26 @@ START_TEST(a_lost_answer_to_the_commit_that_parks_leaves_one_row_even_without_a_
 }
 END_TEST
 
+START_TEST(a_lost_answer_to_the_commit_that_parks_does_not_run_a_failed_message_again)
+{
+	struct setting s;
+	setting_begin(&s, "lostfail", "");
+	daemon_start_main(&s.w, &s.d);
+	proxy_drop_commits(s.database, 1);
+	publish(&s.w, s.w.queue, &(struct msg){.id = "bad", .act = "reject"});
+	publish_confirm(&s.w);
+	WAIT_FOR(is_settled(s.w.queue), 20);
+	ck_assert_int_eq(proxy_drops_left(s.database), 0);
+	ck_assert_int_eq(log_lines(&s.d, "event=revived"), 0);
+	ck_assert_int_eq(sql_int(&s.w, "SELECT count(*) FROM parked WHERE state = 'failed'"), 1);
+	/* Sent again by somebody, it has all its tries once more. */
+	publish(&s.w, s.w.queue, &(struct msg){.id = "bad", .act = "reject"});
+	publish_confirm(&s.w);
+	WAIT_FOR(log_lines(&s.d, "event=revived") == 1 && is_settled(s.w.queue), 20);
+	setting_end(&s);
+}
+END_TEST
+
 START_TEST(a_lost_ack_is_a_delivery_again_and_one_effect)
 {
 	struct setting s;
@@ -100,6 +120,46 @@ START_TEST(a_lost_ack_is_a_delivery_again_and_one_effect)
 	ck_assert_int_eq(effects(&s.w), 2);
 	ck_assert_int_eq(proxy_cut(s.broker), 1);
 	all_once(&s.w, 2);
+	setting_end(&s);
+}
+END_TEST
+
+/* The copy that a quorum queue gives out again counts its deliveries in a header, and has its headers
+ * sorted. */
+START_TEST(a_lost_ack_of_a_quorum_queue_parks_a_message_without_key_once)
+{
+	struct setting s;
+	amqp_table_entry_t headers[] = {
+		{.key = amqp_cstring_bytes("zone"),
+			.value = {.kind = AMQP_FIELD_KIND_UTF8,
+				.value.bytes = amqp_cstring_bytes("eu")}},
+		{.key = amqp_cstring_bytes("count"),
+			.value = {.kind = AMQP_FIELD_KIND_I32, .value.i32 = 7}},
+		{.key = amqp_cstring_bytes("Byte"),
+			.value = {.kind = AMQP_FIELD_KIND_U8, .value.u8 = 200}},
+		{.key = amqp_cstring_bytes("at"),
+			.value = {.kind = AMQP_FIELD_KIND_TIMESTAMP, .value.u64 = 1700000000}},
+	};
+	const amqp_basic_properties_t p = {
+		._flags = AMQP_BASIC_DELIVERY_MODE_FLAG | AMQP_BASIC_HEADERS_FLAG,
+		.delivery_mode = 2,
+		.headers = {.num_entries = 4, .entries = headers}};
+	setting_begin(&s, "lostcount", "");
+	queue_delete(&s.w, s.w.queue);
+	queue_declare(&s.w, s.w.queue, "quorum");
+	daemon_start_main(&s.w, &s.d);
+	proxy_drop_method(s.broker, BASIC, ACK, 2);
+	for (int i = 0; i < 2; i++) {
+		publish(&s.w, s.w.queue,
+			&(struct msg){.body = "keyless", .properties = i == 0 ? &p : NULL});
+		publish_confirm(&s.w);
+		WAIT_FOR(proxy_drops_left(s.broker) == 1 - i, 20);
+	}
+	WAIT_FOR(queue_state(s.w.queue).unacked == 2, 10);
+	ck_assert_int_eq(proxy_cut(s.broker), 1);
+	WAIT_FOR(log_lines(&s.d, "event=connected") == 2 && is_settled(s.w.queue), 30);
+	ck_assert_int_eq(parked(&s.w, "no_key"), 2);
+	ck_assert_int_eq(parked(&s.w, NULL), 2);
 	setting_end(&s);
 }
 END_TEST
@@ -138,6 +198,22 @@ START_TEST(what_cannot_be_decoded_is_parked_and_rejected_not_given_back)
 	ck_assert_int_eq(parked(&s.w, "undecodable"), 1);
 	ck_assert_uint_eq(proxy_methods(s.broker, BASIC, REJECT), 1);
 	ck_assert_uint_eq(proxy_methods(s.broker, BASIC, NACK), 0);
+	setting_end(&s);
+}
+END_TEST
+
+/* Of the second one the broker only gets to know that it was given out: it comes again. */
+START_TEST(each_of_two_that_cannot_be_decoded_is_parked)
+{
+	struct setting s;
+	setting_begin(&s, "spoiltboth", "");
+	proxy_spoil_properties(s.broker, 100);
+	publish_many(&s.w, s.w.queue, "spoilt", 2);
+	daemon_start(&s.w, "inboxd", &s.d);
+	/* A reject that is lost with its connection makes a row more. */
+	WAIT_FOR(proxy_methods(s.broker, BASIC, REJECT) >= 2 && is_settled(s.w.queue), 60);
+	ck_assert_int_ge(parked(&s.w, "undecodable"), 2);
+	ck_assert_int_eq(log_lines(&s.d, "event=parked"), (int)parked(&s.w, NULL));
 	setting_end(&s);
 }
 END_TEST
@@ -313,8 +389,11 @@ UNIT_SUITE_TIMEOUT(90, "integration/proxy",
 	a_cut_closes_and_a_reset_resets_and_a_refusal_is_one, what_is_delayed_comes_later_and_whole,
 	a_lost_answer_to_commit_is_one_effect_and_nothing_is_parked,
 	a_lost_answer_to_the_commit_that_parks_leaves_one_row_even_without_a_key,
+	a_lost_answer_to_the_commit_that_parks_does_not_run_a_failed_message_again,
 	a_lost_ack_is_a_delivery_again_and_one_effect,
+	a_lost_ack_of_a_quorum_queue_parks_a_message_without_key_once,
 	a_message_without_id_whose_ack_and_consumer_are_lost_is_known_by_its_body,
 	what_cannot_be_decoded_is_parked_and_rejected_not_given_back,
+	each_of_two_that_cannot_be_decoded_is_parked,
 	what_is_given_back_at_the_end_is_not_rejected,
 	acks_of_those_behind_do_not_settle_the_one_in_front)
