@@ -254,6 +254,20 @@ LANGUAGE sql IMMUTABLE AS $$
     END
 $$;
 
+-- Whether a key is taken by other content than this: its work is committed, or it is parked and not
+-- discarded.
+CREATE FUNCTION @schema@.is_key_taken(p_consumer integer, p_key bytea, p_fingerprint bytea)
+RETURNS boolean LANGUAGE sql STABLE AS $$
+  SELECT EXISTS (
+    SELECT FROM @schema@.inbox x
+    WHERE x.consumer = p_consumer AND x.key = p_key
+      AND @schema@.fingerprints_differ(x.fingerprint, p_fingerprint)
+  ) OR EXISTS (
+    SELECT FROM @schema@.parked x
+    WHERE x.consumer = p_consumer AND x.key = p_key AND x.fingerprint <> p_fingerprint
+      AND x.state <> 'discarded')
+$$;
+
 -- Makes the COMMIT of this transaction wait for the synchronous standbys, as one that has written does:
 -- what was read in it may be committed here and not there yet, when somebody gave up waiting for them.
 CREATE FUNCTION @schema@.catch_up() RETURNS void
@@ -273,7 +287,8 @@ END $$;
 -- p_body NULL: the body follows in parked_chunk, for the id returned.
 --
 -- outcome: parked     a row was written, or the retry's row changed, to `state`
---          mismatch   the same, and the key is known with other content
+--          mismatch   the same, and the key is known with other content; or the row that was discarded
+--                     says so now
 --          duplicate  the work for this key and content is committed
 --          present    the row that is there already tells of this copy
 --          revived    the row that was there waits again, with no attempts used
@@ -343,7 +358,14 @@ BEGIN
       SELECT * INTO v_row FROM @schema@.parked x
       WHERE x.consumer = p_consumer AND x.key = p_key AND x.fingerprint = p_fingerprint;
       IF FOUND THEN
-        IF p_state IS NULL AND v_marker IS NULL AND NOT p_redelivered
+        IF p_state IS NULL AND NOT p_redelivered AND v_row.state = 'discarded'
+          AND @schema@.is_key_taken(p_consumer, p_key, p_fingerprint) THEN
+          UPDATE @schema@.parked x
+          SET state = 'mismatch', reason = 'mismatch', detail = 'the key is known with other content',
+              token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
+          WHERE x.id = v_row.id;
+          outcome := 'mismatch';
+        ELSIF p_state IS NULL AND v_marker IS NULL AND NOT p_redelivered
           AND v_row.state IN ('failed', 'discarded') THEN
           -- Somebody sent it again on purpose: it gets a fresh budget.
           UPDATE @schema@.parked x
@@ -358,9 +380,7 @@ BEGIN
         id := v_row.id;
         RETURN;
       END IF;
-      IF v_marker IS NOT NULL OR EXISTS (
-        SELECT FROM @schema@.parked x
-        WHERE x.consumer = p_consumer AND x.key = p_key AND x.state <> 'discarded') THEN
+      IF @schema@.is_key_taken(p_consumer, p_key, p_fingerprint) THEN
         v_state := 'mismatch';
       END IF;
     ELSIF v_marker IS NOT NULL THEN
@@ -477,7 +497,8 @@ END $$;
 --
 -- outcome: adopted   run it under that key
 --          present   the same message is parked under that key already: that row waits now, this one went
---          mismatch  other content is parked under that key: this row says so now
+--          mismatch  the key is taken by other content: this row says so now, or one that was discarded
+--                    with the same message in it, and this one went
 --          busy      another transaction has the key in hand
 --          dropped   the row was changed by somebody else
 CREATE FUNCTION @schema@.adopt_key(
@@ -486,6 +507,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
   r       @schema@.parked;
   v_other bigint;
+  v_taken boolean;
 BEGIN
   SELECT * INTO r FROM @schema@.parked x
   WHERE x.id = p_parked AND x.state = 'waiting' AND x.token = p_token FOR UPDATE;
@@ -494,18 +516,24 @@ BEGIN
   ELSIF NOT pg_try_advisory_xact_lock(@schema@.key_lock(r.consumer, p_key)) THEN
     RETURN 'busy';
   END IF;
+  v_taken := @schema@.is_key_taken(r.consumer, p_key, p_fingerprint);
   SELECT x.id INTO v_other FROM @schema@.parked x
   WHERE x.consumer = r.consumer AND x.key = p_key AND x.fingerprint = p_fingerprint;
   IF FOUND THEN
+    DELETE FROM @schema@.parked x WHERE x.id = p_parked;
+    UPDATE @schema@.parked x
+    SET state = 'mismatch', reason = 'mismatch', detail = 'the key is known with other content',
+        token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
+    WHERE x.id = v_other AND x.state = 'discarded' AND v_taken;
+    IF FOUND THEN
+      RETURN 'mismatch';
+    END IF;
     UPDATE @schema@.parked x
     SET state = 'waiting', attempts = 0, crashes = 0, next_at = clock_timestamp(),
         token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
     WHERE x.id = v_other AND x.state IN ('failed', 'discarded');
-    DELETE FROM @schema@.parked x WHERE x.id = p_parked;
     RETURN 'present';
-  ELSIF EXISTS (
-    SELECT FROM @schema@.parked x
-    WHERE x.consumer = r.consumer AND x.key = p_key AND x.state <> 'discarded') THEN
+  ELSIF v_taken THEN
     UPDATE @schema@.parked x
     SET state = 'mismatch', reason = 'mismatch', detail = 'the key is known with other content',
         next_at = NULL, key = p_key, fingerprint = p_fingerprint,
@@ -615,18 +643,29 @@ BEGIN
   RETURN CASE WHEN NOT FOUND THEN 'it is discarded already' END;
 END $$;
 
--- Takes a discarding back: it is failed, whatever it was.  No dead letter tells of that.
+-- Takes a discarding back: it is failed, whatever it was, or a mismatch where its key is taken by then.  No
+-- dead letter tells of that.
 CREATE FUNCTION @schema@.parked_restore(p_id bigint) RETURNS text
 LANGUAGE plpgsql AS $$
+DECLARE
+  r @schema@.parked;
 BEGIN
-  PERFORM FROM @schema@.parked x WHERE x.id = p_id FOR UPDATE SKIP LOCKED;
-  IF NOT FOUND THEN
+  SELECT * INTO r FROM @schema@.parked x WHERE x.id = p_id FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND OR NOT pg_try_advisory_xact_lock(@schema@.key_lock(r.consumer, r.key)) THEN
     RETURN @schema@.parked_absent(p_id);
+  ELSIF r.state <> 'discarded' THEN
+    RETURN 'it is not discarded';
+  ELSIF @schema@.is_key_taken(r.consumer, r.key, r.fingerprint) THEN
+    UPDATE @schema@.parked x
+    SET state = 'mismatch', reason = 'mismatch', detail = 'the key is known with other content',
+        token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
+    WHERE x.id = p_id;
+  ELSE
+    UPDATE @schema@.parked x
+    SET state = 'failed', token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
+    WHERE x.id = p_id;
   END IF;
-  UPDATE @schema@.parked x
-  SET state = 'failed', token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
-  WHERE x.id = p_id AND x.state = 'discarded';
-  RETURN CASE WHEN NOT FOUND THEN 'it is not discarded' END;
+  RETURN NULL;
 END $$;
 
 -- Takes messages that are to be published and whose time has come: at most so many, and no more once they

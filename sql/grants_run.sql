@@ -16,8 +16,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
   TO @role@;
 GRANT USAGE ON SEQUENCE @schema@.parked_token TO @role@;
 GRANT EXECUTE ON FUNCTION
-  @schema@.schema_serves, @schema@.register, @schema@.fingerprints_differ, @schema@.park,
-  @schema@.catch_up, @schema@.key_lock, @schema@.take_due, @schema@.adopt_key, @schema@.give_back,
+  @schema@.schema_serves, @schema@.register, @schema@.fingerprints_differ, @schema@.is_key_taken,
+  @schema@.park, @schema@.catch_up, @schema@.key_lock, @schema@.take_due, @schema@.adopt_key, @schema@.give_back,
   @schema@.count_crash, @schema@.key_text, @schema@.parked_body, @schema@.take_outgoing,
   @schema@.outgoing_sent, @schema@.outgoing_postponed, @schema@.forget_old
   TO @role@;

@@ -212,6 +212,40 @@ START_TEST(what_somebody_sends_again_gets_a_fresh_budget)
 }
 END_TEST
 
+/* Either by a row that is not discarded or by committed work. */
+START_TEST(a_discarded_mismatch_stays_one_whoever_wants_it_back_while_its_key_is_taken)
+{
+	static const char of_x[] = "concat_ws('|', state, reason, attempts)";
+	for (int is_committed = 0; is_committed < 2; is_committed++) {
+		inbox_world_begin("");
+		if (is_committed)
+			(void)run_one(&world.a, "\001k", 'x');
+		else
+			ck_assert_int_eq(park_one("\001k", 'x', "failed"), PARK_PARKED);
+		ck_assert_int_eq(park_one("\001k", 'y', "failed"), PARK_MISMATCH);
+		int64_t id = world.parked;
+		(void)admin("UPDATE parked SET state = 'discarded', reason = 'why' WHERE id = %ld",
+			(long)id);
+		ck_assert_int_eq(park_one("\001k", 'y', NULL), PARK_MISMATCH);
+		ck_assert_int_eq(world.parked, id);
+		ck_assert_str_eq(row(of_x), "mismatch|mismatch|1");
+		ck_assert_int_eq(park_one("\001k", 'y', NULL), PARK_PRESENT);
+		(void)admin("UPDATE parked SET state = 'discarded', reason = 'why' WHERE id = %ld",
+			(long)id);
+		ck_assert_str_eq(admin("SELECT parked_restore(%ld) IS NULL", (long)id), "t");
+		ck_assert_str_eq(row(of_x), "mismatch|mismatch|1");
+		/* With its key free it is as any other. */
+		(void)admin("UPDATE parked SET state = 'discarded'");
+		(void)admin("DELETE FROM inbox");
+		ck_assert_str_eq(admin("SELECT parked_restore(%ld) IS NULL", (long)id), "t");
+		ck_assert_str_eq(row("state"), "failed");
+		(void)admin("UPDATE parked SET state = 'discarded'");
+		ck_assert_int_eq(park_one("\001k", 'y', NULL), PARK_REVIVED);
+		inbox_world_end();
+	}
+}
+END_TEST
+
 START_TEST(a_key_in_hand_elsewhere_is_busy_for_parking_too)
 {
 	inbox_world_begin("");
@@ -717,6 +751,30 @@ START_TEST(a_retry_that_turns_out_committed_or_mismatched_is_ended)
 }
 END_TEST
 
+START_TEST(a_retry_that_finds_its_key_taken_by_other_content_revives_no_discarded_copy)
+{
+	struct due d;
+	enum park_outcome outcome;
+	inbox_world_begin("");
+	ck_assert_int_eq(park_one("\001k", 'x', "failed"), PARK_PARKED);
+	ck_assert_int_eq(park_one("\001k", 'y', "failed"), PARK_MISMATCH);
+	int64_t copy = world.parked;
+	(void)admin("UPDATE parked SET state = 'discarded' WHERE id = %ld", (long)copy);
+	for (int is_free = 0; is_free < 2; is_free++) {
+		take_one(NULL, &d);
+		MUST_OK(inbox_adopt_key(&world.a.x, &d, bytes_str("\001k"), fingerprint_of('y'),
+			&outcome, &world.err));
+		ck_assert_int_eq(outcome, is_free ? PARK_PRESENT : PARK_MISMATCH);
+		ck_assert_int_eq(rows("key IS NULL"), 0);
+		world.parked = copy;
+		ck_assert_str_eq(row("state"), is_free ? "waiting" : "mismatch");
+		due_done(&d);
+		(void)admin("UPDATE parked SET state = 'discarded', next_at = NULL");
+	}
+	inbox_world_end();
+}
+END_TEST
+
 START_TEST(a_retry_without_key_is_parked_again_as_well)
 {
 	struct due d;
@@ -850,6 +908,7 @@ UNIT_SUITE_TIMEOUT(60, "inbox/park", a_message_is_parked_whole,
 	a_discarded_message_does_not_keep_its_key_from_other_content,
 	committed_work_makes_it_a_duplicate_whatever_is_to_be_parked,
 	a_copy_of_what_is_parked_finds_it_present, what_somebody_sends_again_gets_a_fresh_budget,
+	a_discarded_mismatch_stays_one_whoever_wants_it_back_while_its_key_is_taken,
 	a_key_in_hand_elsewhere_is_busy_for_parking_too, nothing_known_means_claim_it_again,
 	without_a_key_a_redelivered_copy_is_known_by_all_of_it,
 	without_a_key_messages_to_different_places_are_two_and_counts_of_a_broker_are_nothing,
@@ -866,6 +925,7 @@ UNIT_SUITE_TIMEOUT(60, "inbox/park", a_message_is_parked_whole,
 	a_retry_that_fails_again_changes_its_row,
 	a_retry_whose_row_was_changed_by_somebody_else_is_dropped,
 	a_retry_that_turns_out_committed_or_mismatched_is_ended,
+	a_retry_that_finds_its_key_taken_by_other_content_revives_no_discarded_copy,
 	a_retry_without_key_is_parked_again_as_well,
 	the_body_of_a_row_younger_than_the_statement_is_found,
 	an_attempt_is_given_back_once_and_only_with_its_token,
