@@ -73,6 +73,7 @@ CREATE TABLE @schema@.parked (
   losses      integer NOT NULL DEFAULT 0,
   next_at     timestamptz,
   token       bigint NOT NULL DEFAULT nextval('@schema@.parked_token'),
+  run_token   bigint,
   parked_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
   changed_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
   key         bytea,
@@ -98,10 +99,15 @@ COMMENT ON COLUMN @schema@.parked.properties IS
 COMMENT ON COLUMN @schema@.parked.body IS 'NULL: in parked_chunk, piece by piece';
 COMMENT ON COLUMN @schema@.parked.token IS
   'changes whenever the row is taken or changed: work begun under an older one is void';
+COMMENT ON COLUMN @schema@.parked.run_token IS
+  'the token under which it was last taken; as long as it is the token, nobody has said how that run ended';
 CREATE UNIQUE INDEX parked_key ON @schema@.parked (consumer, key, fingerprint) WHERE key IS NOT NULL;
 CREATE INDEX parked_keyless ON @schema@.parked (consumer, fingerprint) WHERE key IS NULL;
 CREATE INDEX parked_held ON @schema@.parked (consumer) WHERE state <> 'discarded';
 CREATE INDEX parked_due ON @schema@.parked (consumer, next_at) WHERE state = 'waiting';
+-- Those kept before their first run: asked for after every run, of thousands of others that are due.
+CREATE INDEX parked_kept ON @schema@.parked (consumer, next_at)
+  WHERE state = 'waiting' AND reason = 'redelivered' AND attempts = 0;
 
 -- Bodies too large to be held in memory at once.
 CREATE TABLE @schema@.parked_chunk (
@@ -134,6 +140,7 @@ COMMENT ON COLUMN @schema@.outgoing.token IS
 COMMENT ON COLUMN @schema@.outgoing.error IS 'why the last attempt failed';
 CREATE UNIQUE INDEX outgoing_parked ON @schema@.outgoing (parked);
 CREATE INDEX outgoing_due ON @schema@.outgoing (consumer, entry, next_at);
+CREATE INDEX outgoing_left ON @schema@.outgoing (consumer, next_at);
 
 -- A message that becomes failed is told to those who watch queues, whoever made it so; one that is
 -- failed no longer has nothing left to tell.  What an operator restores has not failed once more.
@@ -441,6 +448,8 @@ LANGUAGE plpgsql AS $$
 DECLARE
   r        @schema@.parked;
   v_marker bytea;
+  v_silent boolean;
+  v_token  bigint;
 BEGIN
   FOR r IN
     SELECT * FROM @schema@.parked x
@@ -464,11 +473,17 @@ BEGIN
       WHERE x.id = r.id
       RETURNING x.*;
     ELSIF r.attempts >= p_attempts_max OR r.crashes >= p_crashes_max THEN
-      -- Whoever ran it would have said so: the last run ended with everybody who could.
+      -- Taken and not answered: the last run ended with everybody who could tell.  Else it waited under a
+      -- configuration that gave it more.
+      v_silent := r.run_token IS NOT DISTINCT FROM r.token;
       RETURN QUERY
       UPDATE @schema@.parked x
-      SET state = 'failed', entry = p_entry, reason = 'crashed',
-          detail = 'the last run ended without a word: its process, or the whole daemon, was gone',
+      SET state = 'failed', entry = p_entry,
+          reason = CASE WHEN v_silent THEN 'crashed' ELSE r.reason END,
+          detail = CASE WHEN v_silent
+            THEN 'the last run ended without a word: its process, or the whole daemon, was gone'
+            ELSE format('it has no runs left (runs %s of %s, crashes %s of %s); before: %s',
+              r.attempts, p_attempts_max, r.crashes, p_crashes_max, r.detail) END,
           next_at = NULL, token = nextval('@schema@.parked_token'), changed_at = clock_timestamp()
       WHERE x.id = r.id
       RETURNING x.*;
@@ -481,9 +496,10 @@ BEGIN
       WHERE x.id = r.id
       RETURNING x.*;
     ELSE
+      v_token := nextval('@schema@.parked_token');
       RETURN QUERY
       UPDATE @schema@.parked x
-      SET attempts = x.attempts + 1, entry = p_entry, token = nextval('@schema@.parked_token'),
+      SET attempts = x.attempts + 1, entry = p_entry, token = v_token, run_token = v_token,
           next_at = clock_timestamp() + p_lease_ms * interval '1 millisecond',
           changed_at = clock_timestamp()
       WHERE x.id = r.id
@@ -558,7 +574,7 @@ LANGUAGE sql AS $$
 $$;
 
 -- Counts that the process which ran a retry died: one crash more, failed when there are enough.
--- 'busy': the dead session still holds the key, ask again; 'dropped': the row is no longer that run's.
+-- 'busy': the dead session still holds the key or the row, ask again; 'dropped': the row is no longer that run's.
 CREATE FUNCTION @schema@.count_crash(
   p_parked bigint, p_token bigint, p_reason text, p_detail text, p_attempts_max integer,
   p_crashes_max integer, p_delay_ms bigint) RETURNS text
@@ -575,10 +591,14 @@ BEGIN
     @schema@.key_lock(r.consumer, coalesce(r.key, r.fingerprint))) THEN
     RETURN 'busy';
   END IF;
+  -- Without a key nothing but the row itself is held: by the dead session, or by an operator.
   SELECT * INTO r FROM @schema@.parked x
-  WHERE x.id = p_parked AND x.state = 'waiting' AND x.token = p_token FOR UPDATE;
+  WHERE x.id = p_parked AND x.state = 'waiting' AND x.token = p_token FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
-    RETURN 'dropped';
+    RETURN CASE WHEN EXISTS (
+      SELECT FROM @schema@.parked x
+      WHERE x.id = p_parked AND x.state = 'waiting' AND x.token = p_token)
+      THEN 'busy' ELSE 'dropped' END;
   END IF;
   v_failed := r.crashes + 1 >= p_crashes_max OR r.attempts >= p_attempts_max;
   UPDATE @schema@.parked x
@@ -670,10 +690,12 @@ END $$;
 
 -- Takes messages that are to be published and whose time has come: at most so many, and no more once they
 -- hold so many bytes (one at least): a new token, due again after the lease.  A body that is kept in
--- pieces is not sent.  The message is read here: whoever calls looks with an older snapshot.
+-- pieces, or of more than p_body_max bytes, is not sent.  The message is read here: whoever calls looks with an older snapshot.
+-- What another entry of the identity has left for an hour belongs to p_entry from then on: that entry has
+-- another name now, or is gone, or publishes no more.
 CREATE FUNCTION @schema@.take_outgoing(
   p_consumer integer, p_entry text, p_most integer, p_bytes bigint, p_lease_ms bigint,
-  OUT id bigint, OUT token bigint, OUT attempts integer, OUT exchange bytea, OUT routing_key bytea,
+  p_body_max bigint, OUT id bigint, OUT token bigint, OUT attempts integer, OUT exchange bytea, OUT routing_key bytea,
   OUT message @schema@.parked)
 RETURNS SETOF record
 LANGUAGE plpgsql AS $$
@@ -681,6 +703,15 @@ DECLARE
   r      record;
   v_left bigint := p_bytes;
 BEGIN
+  UPDATE @schema@.outgoing o SET entry = p_entry
+  WHERE o.id IN (
+      SELECT l.id FROM @schema@.outgoing l
+      WHERE l.consumer = p_consumer AND l.next_at <= clock_timestamp() - interval '1 hour'
+        AND l.entry <> p_entry
+      ORDER BY l.next_at LIMIT p_most FOR UPDATE SKIP LOCKED)
+    AND EXISTS (
+      SELECT FROM @schema@.consumer_entry e
+      WHERE e.consumer = p_consumer AND e.entry = p_entry AND e.dead_letter_exchange IS NOT NULL);
   -- Without the messages themselves: the loop fetches, and a plan may sort, more rows than are taken.
   FOR r IN
     SELECT o.id, o.parked, convert_to(e.dead_letter_exchange, 'UTF8') AS exchange,
@@ -695,6 +726,9 @@ BEGIN
     EXIT WHEN v_left <= 0;
     SELECT * INTO message FROM @schema@.parked p WHERE p.id = r.parked;
     CONTINUE WHEN NOT FOUND;
+    IF message.body_size > p_body_max THEN
+      message.body := NULL;
+    END IF;
     v_left := v_left - length(message.properties) - coalesce(length(message.body), 0);
     UPDATE @schema@.outgoing o
     SET token = nextval('@schema@.parked_token'), attempts = o.attempts + 1,

@@ -103,10 +103,13 @@ static const char *const texts[SQL_COUNT] = {
 		"SELECT o.id, o.token, o.attempts, o.exchange, o.routing_key, (m).id, (m).attempts, "
 		"(m).reason, (m).detail, (m).queue, (m).exchange, (m).routing_key, (m).properties, "
 		"(m).body, (m).body_size FROM @.take_outgoing($1::integer, $2, $3::integer, "
-		"$4::bigint, $5::bigint) o (id, token, attempts, exchange, routing_key, m)",
+		"$4::bigint, $5::bigint, $6::bigint) o (id, token, attempts, exchange, routing_key, m)",
+	/* Of those that take_outgoing gives out. */
 	[SQL_NEXT_OUTGOING] = "SELECT (extract(epoch FROM min(next_at) - clock_timestamp()) * "
 			      "1000)::bigint FROM @.outgoing WHERE consumer = $1::integer AND "
-			      "entry = $2",
+			      "entry = $2 AND EXISTS (SELECT FROM @.consumer_entry e WHERE "
+			      "e.consumer = $1::integer AND e.entry = $2 AND "
+			      "e.dead_letter_exchange IS NOT NULL)",
 	[SQL_OUTGOING_SENT] = "SELECT @.outgoing_sent($1::bigint, $2::bigint)",
 	[SQL_OUTGOING_POSTPONED] = "SELECT @.outgoing_postponed($1::bigint, $2::bigint, "
 				   "$3::bigint, $4)",

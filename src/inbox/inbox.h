@@ -188,7 +188,7 @@ enum rc inbox_count_crash(struct inbox *x, int64_t parked, int64_t token, const 
 /* ---- what is to be published --------------------------------------------------------------------------- */
 
 /* Takes outgoing messages that are due for this entry, committed: at most `most`, and no more once they
- * hold so many bytes.  *ret: opaque rows, each read by inbox_read_outgoing; freed by the caller. */
+ * hold so many bytes; bodies over max_message_bytes are left out.  *ret: opaque rows, each read by inbox_read_outgoing; freed by the caller. */
 enum rc inbox_take_outgoing(struct inbox *x, uint32_t most, uint64_t bytes, uint64_t lease_ms,
 	struct db_result **ret, struct err *err) MUST_CHECK;
 /* One of them, but for its properties, and the letter that they are made from.  Borrowed from the rows. */

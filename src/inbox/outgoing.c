@@ -12,11 +12,12 @@ enum { ERROR_MAX = 512 };
 enum rc inbox_take_outgoing(struct inbox *x, uint32_t most, uint64_t bytes, uint64_t lease_ms,
 	struct db_result **ret, struct err *err)
 {
-	struct number_text id, n, size, lease;
+	struct number_text id, n, size, lease, body_max;
 	const struct db_value args[] = {value_int(&id, x->id), value_text(x->consumer->name),
 		value_int(&n, most), value_int(&size, (int64_t)bytes),
-		value_int(&lease, (int64_t)lease_ms)};
-	if (inbox_run(x, SQL_TAKE_OUTGOING, 5, args, ret, err) != RC_OK)
+		value_int(&lease, (int64_t)lease_ms),
+		value_int(&body_max, (int64_t)x->consumer->max_message_bytes)};
+	if (inbox_run(x, SQL_TAKE_OUTGOING, 6, args, ret, err) != RC_OK)
 		return err_ctx(err, "taking what is to be published");
 	return RC_OK;
 }

@@ -535,7 +535,7 @@ START_TEST(what_needs_no_run_is_ended_on_the_way)
 	(void)park_one("\001other", 'x', "waiting");
 	(void)park_one("\001used", 'x', "waiting");
 	(void)park_one("\001died", 'x', "waiting");
-	(void)admin("UPDATE parked SET attempts = 3 WHERE key = '\\x01' || 'used'::bytea");
+	(void)admin("UPDATE parked SET attempts = 3, run_token = token WHERE key = '\\x01' || 'used'::bytea");
 	(void)admin("UPDATE parked SET crashes = 3 WHERE key = '\\x01' || 'died'::bytea");
 	(void)admin("INSERT INTO inbox (consumer, key, fingerprint) "
 		    "SELECT consumer, key, CASE WHEN key = '\\x01' || 'done'::bytea THEN "
@@ -551,8 +551,32 @@ START_TEST(what_needs_no_run_is_ended_on_the_way)
 		      "', ' ORDER BY key) FROM parked"),
 		"died failed 1, last waiting 2, other mismatch 1, used failed 3");
 	/* None of them without a word. */
-	ck_assert_str_eq(ended, "other mismatch mismatch;used failed crashed;died failed crashed;");
+	ck_assert_str_eq(ended, "other mismatch mismatch;used failed crashed;died failed retry;");
 	take_none();
+	inbox_world_end();
+}
+END_TEST
+
+/* A shorter schedule ends what waits; nothing has crashed. */
+START_TEST(a_crash_is_the_reason_only_where_a_run_was_not_answered)
+{
+	struct due d;
+	inbox_world_begin("retry: {immediate: 1, delays: [1s]}");
+	(void)park_one("\001k", 'x', "waiting");
+	ck_assert(take(&d));
+	MUST_OK(inbox_give_back(&world.a.x, d.parked, d.token, 0, false, &world.err));
+	due_done(&d);
+	(void)admin("UPDATE parked SET attempts = 4");
+	take_none();
+	ck_assert_str_eq(row("concat_ws('|', state, reason, detail)"),
+		"failed|retry|it has no runs left (runs 4 of 3, crashes 0 of 3); before: why");
+	(void)admin("UPDATE parked SET state = 'waiting', attempts = 2, next_at = now()");
+	ck_assert(take(&d));
+	due_done(&d);
+	(void)admin("UPDATE parked SET next_at = now()");
+	take_none();
+	ck_assert_str_eq(row("concat_ws('|', state, reason, attempts)"), "failed|crashed|3");
+	ck_assert_ptr_nonnull(strstr(row("detail"), "without a word"));
 	inbox_world_end();
 }
 END_TEST
@@ -885,6 +909,24 @@ START_TEST(a_crash_is_not_counted_while_the_dead_session_holds_the_key)
 }
 END_TEST
 
+START_TEST(a_crash_without_key_waits_for_no_row_that_the_dead_session_holds)
+{
+	struct due d;
+	inbox_world_begin("");
+	take_one(NULL, &d);
+	session_open(&world.b, NULL);
+	struct claim c = claim_of_due(&d);
+	MUST_OK(begin(&world.b, &c, 1));
+	MUST_OK(db_exec(world.a.db, "SET lock_timeout = '2s'", 0, NULL, false, NULL, &world.err));
+	ck_assert_int_eq(count_crash(d.parked, d.token), PARK_BUSY);
+	ck_assert_int_eq(count_crash(d.parked, d.token + 1), PARK_DROPPED);
+	session_terminate(&world.b);
+	ck_assert_int_eq(count_crash(d.parked, d.token), PARK_PARKED);
+	due_done(&d);
+	inbox_world_end();
+}
+END_TEST
+
 /* Its row is gone with the commit: the crash came after it. */
 START_TEST(a_crash_after_the_commit_counts_for_nothing)
 {
@@ -897,6 +939,73 @@ START_TEST(a_crash_after_the_commit_counts_for_nothing)
 	MUST_OK(commit(&world.a, &c, 1, 1, NULL));
 	ck_assert_int_eq(count_crash(d.parked, d.token), PARK_DROPPED);
 	due_done(&d);
+	inbox_world_end();
+}
+END_TEST
+
+/* ---- letters --------------------------------------------------------------------------------- */
+
+/* How many are taken; the first of them is given. */
+static size_t take_letters(struct outgoing *ret)
+{
+	struct db_result *rows;
+	struct letter letter;
+	MUST_OK(inbox_take_outgoing(&world.a.x, 10, 1000, 60000, &rows, &world.err));
+	size_t n = db_result_rows(rows);
+	if (n != 0) {
+		inbox_read_outgoing(&world.a.x, rows, 0, ret, &letter);
+		ck_assert_int_eq(letter.is_without_body, ret->body.size == 0);
+		ck_assert_uint_eq(letter.body_size, letter.is_without_body ? 2000 : 8);
+	}
+	db_result_free(rows);
+	return n;
+}
+
+static uint64_t next_letter_ms(void)
+{
+	uint64_t ms;
+	MUST_OK(inbox_next_outgoing(&world.a.x, &ms, &world.err));
+	return ms;
+}
+
+START_TEST(letters_are_taken_as_they_are_looked_for_with_bodies_that_fit)
+{
+	static char large[2000];
+	struct outgoing o;
+	inbox_world_begin("dead_letter: {exchange: dlx}\nmax_message_bytes: 1KiB");
+	struct message m = message_of("");
+	m.body = bytes_of(large, sizeof large);
+	m.body_size = sizeof large;
+	struct park p = park_of(&m, "\001large", 'x', "failed");
+	ck_assert_int_eq(park(&world.a, &p), PARK_PARKED);
+	/* Another daemon of the entry has a file without dead_letter. */
+	(void)admin("UPDATE consumer_entry SET dead_letter_exchange = NULL");
+	ck_assert_uint_eq(take_letters(&o), 0);
+	ck_assert_uint_eq(next_letter_ms(), UINT64_MAX);
+	(void)admin("UPDATE consumer_entry SET dead_letter_exchange = 'dlx'");
+	ck_assert_uint_eq(next_letter_ms(), 0);
+	ck_assert_uint_eq(take_letters(&o), 1);
+	ck_assert_uint_eq(o.body.size, 0);
+	inbox_world_end();
+}
+END_TEST
+
+START_TEST(what_another_entry_has_left_for_an_hour_is_told_by_one_that_publishes)
+{
+	struct outgoing o;
+	inbox_world_begin("dead_letter: {exchange: dlx}");
+	ck_assert_int_eq(park_one("\001k", 'x', "failed"), PARK_PARKED);
+	(void)admin("INSERT INTO consumer_entry (consumer, entry, vhost, queue, dead_letter_exchange) "
+		    "SELECT consumer, 'old', vhost, queue, 'old' FROM consumer_entry");
+	(void)admin("UPDATE outgoing SET entry = 'old', next_at = next_at - interval '50 minutes'");
+	ck_assert_uint_eq(take_letters(&o), 0);
+	(void)admin("UPDATE outgoing SET next_at = next_at - interval '20 minutes'");
+	(void)admin("UPDATE consumer_entry SET dead_letter_exchange = NULL WHERE entry = 'main'");
+	ck_assert_uint_eq(take_letters(&o), 0);
+	ck_assert_str_eq(admin("SELECT entry FROM outgoing"), "old");
+	(void)admin("UPDATE consumer_entry SET dead_letter_exchange = 'dlx' WHERE entry = 'main'");
+	ck_assert_uint_eq(take_letters(&o), 1);
+	ck_assert_str_eq(admin("SELECT entry FROM outgoing"), "main");
 	inbox_world_end();
 }
 END_TEST
@@ -920,6 +1029,7 @@ UNIT_SUITE_TIMEOUT(60, "inbox/park", a_message_is_parked_whole,
 	a_message_is_not_taken_before_its_time_nor_by_another_identity,
 	the_one_due_longest_is_taken_first, a_busy_key_is_passed_over,
 	what_needs_no_run_is_ended_on_the_way, a_body_kept_in_pieces_is_taken_whole,
+	a_crash_is_the_reason_only_where_a_run_was_not_answered,
 	the_row_of_a_retry_goes_with_its_work_if_it_still_has_that_token,
 	a_retry_rolled_back_keeps_its_row, a_retry_whose_key_was_committed_or_is_busy_is_not_run,
 	a_retry_that_fails_again_changes_its_row,
@@ -931,4 +1041,7 @@ UNIT_SUITE_TIMEOUT(60, "inbox/park", a_message_is_parked_whole,
 	an_attempt_is_given_back_once_and_only_with_its_token,
 	a_crash_is_counted_once_until_there_are_enough, a_crash_on_the_last_attempt_is_the_end,
 	a_crash_is_not_counted_while_the_dead_session_holds_the_key,
+	a_crash_without_key_waits_for_no_row_that_the_dead_session_holds,
+	letters_are_taken_as_they_are_looked_for_with_bodies_that_fit,
+	what_another_entry_has_left_for_an_hour_is_told_by_one_that_publishes,
 	a_crash_after_the_commit_counts_for_nothing)
