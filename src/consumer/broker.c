@@ -15,6 +15,7 @@ enum {
 	LASTS_AFTER_MS = 10000,  /* what held so long is no part of the last failure's story */
 	EVENTS_PER_STEP = 2000,  /* then workers and timers get their turn */
 	TOPOLOGY_RETRY_MS = 30000,
+	REST_MS = 100,           /* between an ack and a drain's cancel */
 	KEEP_FIRST_MS = 500, /* for what the broker gives out again, before a retry is run */
 };
 
@@ -359,6 +360,20 @@ static uint16_t wanted(struct consumer *c, uint64_t now_ms, const char **ret_why
 	return (uint16_t)c->config->prefetch;
 }
 
+/* What the last ack makes a quorum queue give out must have been given out before the cancel: otherwise it
+ * comes behind the rest when all of it is given back.  So a drain rests in between, and acks after the cancel
+ * make it give out nothing. */
+static bool must_rest(const struct consumer *c, uint64_t now_ms)
+{
+	return c->is_draining && now_ms < c->acked_at_ms + REST_MS &&
+		now_ms + REST_MS < c->drain_until_ms;
+}
+
+bool broker_is_resting(const struct consumer *c)
+{
+	return c->is_draining && c->mq != NULL && c->link == LINK_CONSUMING;
+}
+
 /* The link follows: consuming while there is somebody to work, and something to be done. */
 static void follow(struct consumer *c, uint64_t now_ms)
 {
@@ -366,7 +381,7 @@ static void follow(struct consumer *c, uint64_t now_ms)
 	uint16_t prefetch = wanted(c, now_ms, &why);
 	bool is_as_wanted = prefetch == c->consuming_with && c->is_trying == c->breaker.is_open;
 
-	if (c->link == LINK_CONSUMING && !is_as_wanted)
+	if (c->link == LINK_CONSUMING && !is_as_wanted && !must_rest(c, now_ms))
 		stop_consuming(c, why);
 	/* A new consumer gets a prefetch of its own, whatever the last one still holds. */
 	else if (c->link == LINK_IDLE && prefetch != 0 && now_ms >= c->consume_at_ms &&
@@ -395,6 +410,8 @@ uint64_t broker_next_ms(const struct consumer *c, uint64_t now_ms)
 	if (c->mq == NULL)
 		return c->is_draining ? UINT64_MAX : c->next_connect_ms;
 	uint64_t next = now_ms + mq_heartbeat_s(c->mq) * 500;
+	if (broker_is_resting(c) && c->acked_at_ms + REST_MS < next)
+		next = c->acked_at_ms + REST_MS;
 	if (c->link == LINK_IDLE && c->consume_at_ms > now_ms && c->consume_at_ms < next)
 		next = c->consume_at_ms;
 	if (c->link == LINK_CONSUMING && c->no_crew_since_ms != 0 &&
@@ -423,7 +440,7 @@ uint64_t broker_acknowledge(struct consumer *c, uint64_t now_ms)
 	uint64_t tag, wait_ms;
 	uint64_t hold_ms = c->is_draining ? 0 : ACK_HOLD_MS;
 	bool multiple;
-	if (c->mq == NULL)
+	if (c->mq == NULL || broker_is_resting(c))
 		return UINT64_MAX;
 	uint64_t before = c->window.n_loose;
 	while (window_next_ack(&c->window, now_ms, hold_ms, &tag, &multiple, &wait_ms)) {
@@ -433,6 +450,7 @@ uint64_t broker_acknowledge(struct consumer *c, uint64_t now_ms)
 			return UINT64_MAX;
 		}
 		FAULT("ack-sent");
+		c->acked_at_ms = now_ms;
 	}
 	if (c->window.n_loose != before)
 		backoff_reset(&c->backoff);

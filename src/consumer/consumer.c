@@ -37,7 +37,7 @@ static bool is_done(const struct consumer *c, uint64_t now_ms)
 		return false;
 	if (now_ms >= c->drain_until_ms)
 		return true;
-	if (crew_is_working(c) || !outgoing_is_done(c, now_ms))
+	if (crew_is_working(c) || !outgoing_is_done(c, now_ms) || broker_is_resting(c))
 		return false;
 	/* What is not read any more does not come to its end either. */
 	return !intake_may_read(c) || (c->arriving == NULL && c->link != LINK_CANCELLING);

@@ -104,6 +104,7 @@ struct consumer {
 	uint32_t batch_limit;
 	struct crash *crashes;
 	uint64_t retry_at_ms; /* when to ask for due retries; UINT64_MAX: after the next poll */
+	uint64_t acked_at_ms;         /* the last ack was sent */
 	uint64_t retry_not_before_ms; /* what is given out again is kept before anything is run */
 	enum turn last_turn;  /* what was given last: the others come first now */
 	uint64_t no_crew_since_ms; /* 0: some worker is ready */
@@ -142,6 +143,8 @@ struct consumer {
 
 /* Connects when it is time, starts and stops consuming as crew and window ask for, reads what is there. */
 void broker_step(struct consumer *c, uint64_t now_ms);
+/* A drain waits with the cancel and with all acks, for a moment. */
+bool broker_is_resting(const struct consumer *c);
 /* Sends the acknowledgements that are due; returns when to call again. */
 uint64_t broker_acknowledge(struct consumer *c, uint64_t now_ms);
 /* Gives everything that is not settled back, closes. */

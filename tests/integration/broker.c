@@ -355,10 +355,15 @@ const char *broker_eval(const char *fmt, ...)
 struct queue_state queue_state(const char *queue)
 {
 	struct queue_state s = {-1, -1, -1};
+	/* What a quorum queue tells with the others is some seconds old. */
 	const char *answer = broker_eval(
 		"case rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, <<\"%s\">>)) of "
-		"{ok, Q} -> [V || {_, V} <- rabbit_amqqueue:info(Q, "
-		"[messages_ready, messages_unacknowledged, consumers])]; E -> E end",
+		"{ok, Q} -> case amqqueue:get_type(Q) of rabbit_quorum_queue -> "
+		"[begin {ok, {_, N}, _} = ra:local_query(amqqueue:get_pid(Q), F), N end || F <- "
+		"[fun rabbit_fifo:query_messages_ready/1, fun "
+		"rabbit_fifo:query_messages_checked_out/1, fun rabbit_fifo:query_consumer_count/1]]; "
+		"_ -> [V || {_, V} <- rabbit_amqqueue:info(Q, "
+		"[messages_ready, messages_unacknowledged, consumers])] end; E -> E end",
 		queue);
 	if (sscanf(answer, "[%d,%d,%d]", &s.ready, &s.unacked, &s.consumers) != 3)
 		return (struct queue_state){-1, -1, -1};
