@@ -153,7 +153,7 @@ const char *stats_counter_help(enum stats_counter c)
 const char *stats_consumer_state_name(uint64_t state)
 {
 	static const char *const names[] = {
-#define X(state, name) [state] = name,
+#define X(state, name) [(state)] = (name),
 		STATS_CONSUMER_STATES(X)
 #undef X
 	};

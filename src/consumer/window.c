@@ -31,11 +31,11 @@ static void entry_free(struct window *w, struct entry *e)
 void window_reset(struct window *w)
 {
 	uint32_t generation = w->generation + 1;
-	struct entry *e, *tmp;
+	struct entry *next, *e = w->by_tag;
 	HASH_CLEAR(hh, w->by_key);
-	HASH_ITER(tag_hh, w->by_tag, e, tmp)
-	{
-		HASH_DELETE(tag_hh, w->by_tag, e);
+	HASH_CLEAR(tag_hh, w->by_tag);
+	for (; e != NULL; e = next) {
+		next = e->tag_hh.next;
 		entry_free(w, e);
 	}
 	*w = (struct window){.generation = generation, .first = 1, .next = 1};
@@ -317,6 +317,7 @@ static void forget(struct window *w, struct entry *e)
 {
 	HASH_DELETE(tag_hh, w->by_tag, e);
 	entry_free(w, e);
+	/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the hash has it no more */
 	w->first = w->by_tag != NULL ? w->by_tag->tag : w->next;
 }
 

@@ -266,20 +266,19 @@ void handler_copy_done(struct handler_copy *copy)
 
 /* The loader takes a path that it has loaded before for the same object.  A number that is free
  * again may belong to one that could not be unloaded (C++ objects often cannot): take the next. */
-static int unused_name(int take_fd, char path[32])
+static void take_unused_name(int *fd, char path[32])
 {
-	int fd = take_fd;
 	for (;;) {
-		(void)snprintf(path, 32, "/proc/self/fd/%d", fd);
+		(void)snprintf(path, 32, "/proc/self/fd/%d", *fd);
 		void *old = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
 		if (old == NULL)
-			return fd;
+			return;
 		(void)dlclose(old);
-		int next = fcntl(fd, F_DUPFD_CLOEXEC, fd + 1);
+		int next = fcntl(*fd, F_DUPFD_CLOEXEC, *fd + 1);
 		if (next < 0)
-			return fd;
-		(void)close(fd);
-		fd = next;
+			return;
+		(void)close(*fd);
+		*fd = next;
 	}
 }
 
@@ -304,11 +303,11 @@ static enum rc dl_failed(const struct handler_file *file, const char *copy, stru
 static enum rc open_copy(const struct handler_copy *copy, void **ret_dl, struct err *err)
 {
 	char path[32];
-	int taken = fcntl(copy->fd, F_DUPFD_CLOEXEC, 0);
-	if (taken < 0)
+	AUTO(fd) int fd = fcntl(copy->fd, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
 		return err_set(err, RC_FATAL, "%s: cannot open the copy: %s", copy->file.path,
 			strerror(errno));
-	AUTO(fd) int fd = unused_name(taken, path);
+	take_unused_name(&fd, path);
 	(void)dlerror();
 	*ret_dl = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	return *ret_dl != NULL ? RC_OK : dl_failed(&copy->file, path, err);
@@ -382,8 +381,8 @@ enum rc handler_load_copy(const struct handler_copy *copy, struct handler *ret, 
 	if (open_copy(copy, &h.dl, err) != RC_OK)
 		return err->rc;
 	if (find_entries(h.dl, &h.entries, err) != RC_OK) {
-		(void)dlclose(h.dl);
-		return err_ctx(err, "%s", h.file.path);
+		handler_unload(&h);
+		return err_ctx(err, "%s", copy->file.path);
 	}
 	*ret = h;
 	return RC_OK;
@@ -392,7 +391,7 @@ enum rc handler_load_copy(const struct handler_copy *copy, struct handler *ret, 
 enum rc handler_load(const struct string_list *directories, const char *name,
 	const char *runtime_directory, struct handler *ret, struct err *err)
 {
-	struct handler_copy copy;
+	struct handler_copy copy = {.fd = -1};
 	if (handler_copy_take(directories, name, runtime_directory, &copy, err) != RC_OK)
 		return err->rc;
 	enum rc rc = handler_load_copy(&copy, ret, err);

@@ -22,12 +22,18 @@ static enum log_level level_of(const struct park *park, enum park_outcome outcom
 	return is_kept_first(park) ? L_DEBUG : L_INFO;
 }
 
+/* A mere look has no state. */
+static bool is_waiting(const struct park *park)
+{
+	return park->state != NULL && strcmp(park->state, "waiting") == 0;
+}
+
 static void count_parked(struct worker *w, const struct park *park)
 {
 	static const char *const of_message[] = {
 		"no_key", "unusable_key", "too_large", "undecodable"};
 	enum stats_counter c = STATS_failed;
-	if (strcmp(park->state, "waiting") == 0)
+	if (is_waiting(park))
 		c = is_kept_first(park) ? STATS_kept : STATS_retried;
 	for (size_t i = 0; i < sizeof of_message / sizeof of_message[0]; i++)
 		if (strcmp(park->reason, of_message[i]) == 0)
@@ -49,7 +55,7 @@ static enum verdict conclude(
 	switch (outcome) {
 	case PARK_PARKED:
 		count_parked(w, park);
-		if (strcmp(park->state, "waiting") == 0)
+		if (is_waiting(park))
 			note_due(w, park->delay_ms);
 		else
 			w->has_outgoing = true;
