@@ -115,7 +115,7 @@ START_TEST(redelivered_messages_without_key_that_differ_in_their_routing_key_are
 	config_debug(&w, "");
 	queue_bind(&w, w.queue, "amq.fanout", "");
 	for (int i = 0; i < 3; i++) {
-		char key[16];
+		char key[20];
 		(void)snprintf(key, sizeof key, "device.%d", i);
 		ck_assert_int_eq(amqp_basic_publish(w.broker, 2, amqp_cstring_bytes("amq.fanout"),
 					 amqp_cstring_bytes(key), 0, 0, NULL, amqp_empty_bytes),

@@ -421,7 +421,7 @@ START_TEST(a_wall_clock_that_jumps_a_day_ahead_and_two_back_changes_nothing)
 	daemon_start_main(&w, &d);
 	ck_assert_int_eq(unsetenv("LD_PRELOAD"), 0);
 	for (int i = 0; i < 2; i++) {
-		char prefix[8], later[8];
+		char prefix[16], later[20];
 		(void)snprintf(prefix, sizeof prefix, "m%d-", i);
 		(void)snprintf(later, sizeof later, "later%d", i);
 		publish(&w, w.queue, &(struct msg){.id = later, .act = "retry:1"});
