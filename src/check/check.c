@@ -9,9 +9,15 @@
 #include "mq/mq.h"
 #include "mq/uri.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 struct verdicts {
 	bool is_quiet;
@@ -143,25 +149,74 @@ static void check_consumer(struct verdicts *v, const struct config *config,
 	handler_unload(&handler);
 }
 
+/* What a process that a handler runs in has left behind. */
+struct shared {
+	struct verdicts verdicts;
+	bool is_done;
+};
+
+static void report_loss(struct verdicts *v, const struct config_consumer *c, int status)
+{
+	bool has_exited = WIFEXITED(status);
+	AUTO(free) char *text = xasprintf("handler \"%s\" ended the process that checks it (%s %d)",
+		c->handler, has_exited ? "exit code" : "signal",
+		has_exited ? WEXITSTATUS(status) : WTERMSIG(status));
+	report(v, c, RC_FATAL, text);
+}
+
+/* In a process of its own, believed only if it comes to its end: a handler may crash or exit, and what is
+ * wrong with the others is to be told all the same. */
+static void check_apart(struct shared *shared, const struct config *config,
+	const struct config_consumer *c, bool with_connect)
+{
+	int status = 0;
+	shared->is_done = false;
+	(void)fflush(NULL);
+	pid_t pid = fork();
+	if (pid < 0) {
+		report(&shared->verdicts, c, RC_RETRY, "cannot fork to check the handler");
+		return;
+	}
+	if (pid == 0) {
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		check_consumer(&shared->verdicts, config, c, with_connect);
+		(void)fflush(NULL);
+		shared->is_done = true;
+		_exit(EX_OK);
+	}
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			break;
+	if (!shared->is_done)
+		report_loss(&shared->verdicts, c, status);
+}
+
+static int verdict_of(const struct verdicts *v)
+{
+	return v->has_error ? EX_CONFIG : v->has_unavailable ? EX_UNAVAILABLE : EX_OK;
+}
+
 int check_main(const char *config_path, bool with_connect, bool is_quiet)
 {
-	struct verdicts v = {.is_quiet = is_quiet};
 	AUTO(buf) struct buf errors = {0};
+	struct shared *shared = mmap(
+		NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct config *config = config_load(config_path, &errors);
 	if (config == NULL) {
 		(void)fputs(buf_str(&errors), stderr);
 		return EX_CONFIG;
 	}
-	check_addresses(&v, config);
+	if (shared == MAP_FAILED)
+		return EX_OSERR;
+	shared->verdicts.is_quiet = is_quiet;
+	check_addresses(&shared->verdicts, config);
 	for (size_t i = 0; i < config->n_consumers; i++)
-		check_consumer(&v, config, config->consumers[i], with_connect);
+		check_apart(shared, config, config->consumers[i], with_connect);
 	size_t n = config->n_consumers;
 	config_free(config);
-	if (v.has_error)
-		return EX_CONFIG;
-	if (v.has_unavailable)
-		return EX_UNAVAILABLE;
-	if (!is_quiet)
+	int code = verdict_of(&shared->verdicts);
+	if (code == EX_OK && !is_quiet)
 		(void)printf("%s: ok, %zu consumer%s\n", config_path, n, n == 1 ? "" : "s");
-	return EX_OK;
+	(void)munmap(shared, sizeof *shared);
+	return code;
 }

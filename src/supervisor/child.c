@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -161,10 +162,20 @@ enum rc child_start(const struct child_spec *spec, pid_t *ret, struct err *err)
 	return RC_OK;
 }
 
-/* To a file, not a pipe: a child of its own that outlives it would keep a pipe open. */
+/* To a file, not a pipe: a child of its own that outlives it would keep a pipe open.  Of what is very long, as
+ * the output of a handler may be, the beginning and the end. */
 static void read_said(int fd, struct buf *ret)
 {
-	ssize_t n = fd >= 0 ? pread(fd, buf_reserve(ret, MOST_SAID), MOST_SAID, 0) : 0;
+	struct stat st;
+	off_t half = MOST_SAID / 2;
+	if (fd < 0 || fstat(fd, &st) != 0)
+		return;
+	off_t end = st.st_size > half ? st.st_size - half : half;
+	ssize_t n = pread(fd, buf_reserve(ret, MOST_SAID), (size_t)half, 0);
+	ret->size += n > 0 ? (size_t)n : 0;
+	if (end > half)
+		buf_add_str(ret, "\n[...]\n");
+	n = pread(fd, buf_reserve(ret, MOST_SAID), (size_t)half, end < half ? half : end);
 	ret->size += n > 0 ? (size_t)n : 0;
 }
 

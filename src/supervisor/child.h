@@ -28,7 +28,7 @@ struct child_spec {
 enum rc child_start(const struct child_spec *spec, pid_t *ret, struct err *err) MUST_CHECK;
 
 /* Runs this program with arguments and waits, at most timeout_s and while may_go_on; its exit code, or -1 if
- * it had to be killed, and what it wrote to standard error (the beginning, if it is very long).  For checks
+ * it had to be killed, and what it wrote to standard error (its beginning and end, if it is very long).  For checks
  * that load handlers, which the supervisor never does. */
 int child_run(const char *const argv[], unsigned timeout_s, bool (*may_go_on)(void),
 	struct buf *ret_said);

@@ -279,23 +279,41 @@ static void replace(struct unit *old, struct unit *fresh, uint32_t timeout_ms)
 	unit_drain(old, clock_ms(), timeout_ms);
 }
 
-/* 1 if something changed for this consumer; NULL: for the janitor. */
-static unsigned apply_unit(
-	struct supervisor *s, const struct config *config, const struct config_consumer *consumer)
+/* Consumers by number, and behind them the janitor, which is no consumer: NULL. */
+static const struct config_consumer *consumer_at(const struct config *config, size_t i)
 {
-	struct unit *u = find_unit(s, consumer != NULL ? consumer->name : UNIT_JANITOR);
+	return i < config->n_consumers ? config->consumers[i] : NULL;
+}
+
+static struct unit *unit_at(const struct supervisor *s, const struct config *config, size_t i)
+{
+	const struct config_consumer *consumer = consumer_at(config, i);
+	return find_unit(s, consumer != NULL ? consumer->name : UNIT_JANITOR);
+}
+
+static bool is_changed(const struct supervisor *s, const struct config *config, size_t i)
+{
+	const struct unit *u = unit_at(s, config, i);
 	const struct unit *current = u != NULL && u->successor != NULL ? u->successor : u;
 	bool is_leaving = u != NULL && u->state != UNIT_RUNNING && u->successor == NULL;
-	if (current != NULL && !is_leaving && unit_is_same(current, config, consumer))
-		return 0;
-	struct unit *fresh = make_unit(s, config, consumer);
-	if (fresh == NULL)
-		return 0;
-	if (u == NULL)
-		adopt(s, fresh);
-	else
-		replace(u, fresh, config->stop_timeout_ms);
-	return 1;
+	if (i == config->n_consumers && !janitor_is_wanted(config))
+		return false;
+	return current == NULL || is_leaving || !unit_is_same(current, config, consumer_at(config, i));
+}
+
+/* Whatever is new, before anything is touched: all of it or nothing. */
+static bool make_changed(struct supervisor *s, const struct config *config, struct unit **fresh)
+{
+	bool ok = true;
+	for (size_t i = 0; ok && i <= config->n_consumers; i++) {
+		if (!is_changed(s, config, i))
+			continue;
+		fresh[i] = make_unit(s, config, consumer_at(config, i));
+		ok = fresh[i] != NULL;
+	}
+	for (size_t i = 0; !ok && i <= config->n_consumers; i++)
+		unit_free(fresh[i]);
+	return ok;
 }
 
 static bool is_configured(const struct unit *u, const struct config *config)
@@ -318,18 +336,28 @@ static unsigned drop_missing(struct supervisor *s, const struct config *config)
 	return dropped;
 }
 
-static void apply(struct supervisor *s, const struct config *config)
+static bool apply(struct supervisor *s, const struct config *config)
 {
 	unsigned changed = 0;
+	AUTO(free) struct unit **fresh = xcalloc(config->n_consumers + 1, sizeof *fresh);
+	if (!make_changed(s, config, fresh))
+		return false;
 	unsigned removed = drop_missing(s, config);
 	s->stop_timeout_ms = config->stop_timeout_ms;
 	log_init(config->log_level, config->log_format);
-	for (size_t i = 0; i < config->n_consumers; i++)
-		changed += apply_unit(s, config, config->consumers[i]);
-	if (janitor_is_wanted(config))
-		(void)apply_unit(s, config, NULL);
+	for (size_t i = 0; i <= config->n_consumers; i++) {
+		struct unit *old = unit_at(s, config, i);
+		if (fresh[i] == NULL)
+			continue;
+		if (old == NULL)
+			adopt(s, fresh[i]);
+		else
+			replace(old, fresh[i], config->stop_timeout_ms);
+		changed += i < config->n_consumers;
+	}
 	log_event(L_INFO, "reloaded", LS("file", config->path), LU("changed", changed),
 		LU("removed", removed), LU("consumers", config->n_consumers));
+	return true;
 }
 
 static int on_reload(sd_event_source *source, const struct signalfd_siginfo *si, void *arg)
@@ -341,9 +369,8 @@ static int on_reload(sd_event_source *source, const struct signalfd_siginfo *si,
 		return 0;
 	(void)sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_us());
 	struct config *config = load(s->config_path);
-	if (config != NULL)
-		apply(s, config);
-	else
+	bool is_taken = config != NULL && apply(s, config);
+	if (!is_taken && !is_stop_pending())
 		log_event(L_ERROR, "reload_refused", LS("file", s->config_path),
 			LS("next", "the old configuration stays in force"));
 	config_free(config);
@@ -429,13 +456,15 @@ int supervisor_main(const char *config_path)
 	struct err err;
 	int code = EX_OSERR;
 	block_signals(); /* before anything else: a stop is never a death */
+	orphans_adopt(); /* of the checks, too */
 	struct config *config = load(config_path);
-	if (config == NULL)
+	if (config == NULL) {
+		orphans_end(is_ours, &s);
 		return is_stop_pending() ? EX_OK : EX_CONFIG;
+	}
 
 	log_init(config->log_level, config->log_format);
 	log_set_role("supervisor", NULL);
-	orphans_adopt();
 	s.stop_timeout_ms = config->stop_timeout_ms;
 	if (set_up_events(&s) && set_up_stats(&s, config, &err) == RC_OK && start_units(&s, config)) {
 		log_event(L_INFO, "started", LS("version", INBOXD_VERSION), LS("file", config->path),

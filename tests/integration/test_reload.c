@@ -133,6 +133,11 @@ static void make_other_abi(const struct world *w)
 	copy_over(w, "load_other_abi");
 }
 
+static void make_exiting(const struct world *w)
+{
+	copy_over(w, "check_exits");
+}
+
 static void make_unresolved(const struct world *w)
 {
 	copy_over(w, "load_unresolved");
@@ -163,6 +168,7 @@ START_TEST(a_bad_file_is_refused_by_name_and_reason_and_the_old_handler_works_on
 		{"symbol", make_no_symbol, "exports no constant inboxd_handler"},
 		{"abi", make_other_abi, "is built for ABI"},
 		{"unresolved", make_unresolved, "undefined symbol"},
+		{"exits", make_exiting, "ended the process that checks it (exit code 0)"},
 		{"open", make_open_to_all, "can be written by everybody"},
 		{"gone", make_gone, "there is no changing.so"},
 	};
@@ -220,6 +226,29 @@ START_TEST(a_worker_that_is_started_again_has_the_handler_of_the_last_reload)
 	WAIT_FOR(effects_like(&w, "next good") == 1 && is_settled(w.queue), 30);
 	ck_assert_int_eq(effects(&w), N + 1);
 	ck_assert_int_eq(parked(&w, NULL), 0);
+	world_end(&w);
+}
+END_TEST
+
+START_TEST(what_a_check_leaves_behind_is_gone_soon_after_the_start)
+{
+	struct world w;
+	struct daemon d;
+	char left[320];
+	int pid = 0;
+	world_begin(&w, "left");
+	(void)snprintf(left, sizeof left, "%s/left", w.dir);
+	ck_assert_int_eq(setenv("INBOXD_TEST_LEFT", left, 1), 0);
+	config_write(&w, "inboxd", "", "  main: {queue: %s, handler: check_leaves}\n", w.queue);
+	daemon_start_main(&w, &d);
+	ck_assert_int_eq(unsetenv("INBOXD_TEST_LEFT"), 0);
+	WAIT_FOR(access(left, F_OK) == 0, 10);
+	FILE *f = fopen(left, "r");
+	ck_assert_ptr_nonnull(f);
+	ck_assert_int_eq(fscanf(f, "%d", &pid), 1);
+	(void)fclose(f);
+	ck_assert_int_gt(pid, 1);
+	WAIT_FOR(kill(pid, 0) != 0, 10);
 	world_end(&w);
 }
 END_TEST
@@ -369,6 +398,7 @@ UNIT_SUITE_TIMEOUT(180, "integration/reload",
 	a_file_copied_over_a_running_handler_harms_no_message_and_is_used_after_a_reload,
 	a_bad_file_is_refused_by_name_and_reason_and_the_old_handler_works_on,
 	a_worker_that_is_started_again_has_the_handler_of_the_last_reload,
+	what_a_check_leaves_behind_is_gone_soon_after_the_start,
 	a_check_that_never_ends_is_ended_and_delays_no_stop,
 	what_is_wrong_with_a_new_configuration_is_one_json_line_where_the_log_is_json,
 	reloads_under_load_that_change_workers_prefetch_and_batches_lose_and_repeat_nothing,
