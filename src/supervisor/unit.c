@@ -25,7 +25,7 @@ enum {
 	WATCH_EVERY_MS = 500,
 	WORKER_END_MS = 1000,    /* for a worker to notice that its consumer is gone */
 	DRAIN_GRACE_MS = 2000,   /* for a consumer to give back and close, past its time */
-	FORK_AGAIN_MS = 1000,
+	JANITOR_AGAIN_MS = 5000,
 	MESSAGE_COPIES = 5, /* of a message, in all its forms on the way to the database */
 	JANITOR_STUCK_MS = 300000, /* a server may have several addresses, each with its time-out */
 	AFTER_WORK_MS = 100, /* before a worker that crashed over a message is started again */
@@ -268,6 +268,13 @@ static void note_memory(struct member *m, const siginfo_t *si)
 	m->over_memory = m->over_memory || most > m->unit->memory_limit / 10 * 9;
 }
 
+/* Nobody waits for the janitor. */
+static uint64_t delay_for(struct member *m, uint64_t lived_ms, bool is_bad)
+{
+	uint64_t delay = restart_delay_ms(&m->restart, lived_ms, is_bad, random_u32());
+	return m->unit->is_janitor && delay < JANITOR_AGAIN_MS ? JANITOR_AGAIN_MS : delay;
+}
+
 static void plan_restart(struct member *m, const siginfo_t *si, char *next, size_t size)
 {
 	uint64_t now = clock_ms();
@@ -277,7 +284,7 @@ static void plan_restart(struct member *m, const siginfo_t *si, char *next, size
 	bool did_work = m->is_worker && (stats_get(m->slot, STATS_in_hand) != 0 ||
 						stats_get(m->slot, STATS_progress) > m->progress + 1);
 	uint64_t lived = did_work ? UINT64_MAX : now - m->started_ms;
-	uint64_t delay = restart_delay_ms(&m->restart, lived, bad, random_u32());
+	uint64_t delay = delay_for(m, lived, bad);
 	if (did_work && delay < AFTER_WORK_MS)
 		delay = AFTER_WORK_MS;
 	if (m->is_recycled)
@@ -413,8 +420,11 @@ static enum rc start_member(struct member *m, int channel_fd, struct err *err)
 static void start_failed(struct member *m, const struct err *err)
 {
 	AUTO(free) char *process = process_name(m);
-	m->start_at_ms = clock_ms() + FORK_AGAIN_MS;
-	log_event(L_ERROR, "start_failed", LS("process", process), LS("error", err->text), LS("next", "trying again in 1000 ms"));
+	uint64_t delay = delay_for(m, 0, false);
+	AUTO(free) char *next = xasprintf("trying again in %" PRIu64 " ms", delay);
+	m->start_at_ms = clock_ms() + delay;
+	log_event(L_ERROR, "start_failed", LS("process", process), LS("error", err->text),
+		LS("next", next));
 }
 
 static void start_lead(struct unit *u)
