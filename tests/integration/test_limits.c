@@ -325,7 +325,7 @@ START_TEST(no_more_than_parked_max_are_parked_and_retries_go_on_meanwhile)
 	/* The retry frees a place, which one more takes. */
 	WAIT_FOR(effects(&w) == 1 && parked(&w, NULL) == 5, 30);
 	ck_assert_str_eq(sql_text(&w, "SELECT key FROM effect"), "later");
-	ck_assert_int_eq(in_queue(&w), 13);
+	WAIT_FOR(in_queue(&w) == 13, 10);
 	sql(&w, "UPDATE parked SET state = 'discarded', token = DEFAULT");
 	WAIT_FOR(is_settled(w.queue), 30);
 	ck_assert_int_eq(effects(&w), 11);
