@@ -493,7 +493,7 @@ static void publish_headers_to_frozen(int which)
 	buf_add_u32(&properties, TEXT + 7);
 	buf_add(&properties, "\1hS", 3);
 	buf_add_u32(&properties, TEXT);
-	(void)buf_reserve(&properties, TEXT);
+	memset(buf_reserve(&properties, TEXT), 'x', TEXT);
 	properties.size += TEXT;
 	uint64_t last;
 	do
