@@ -291,6 +291,9 @@ START_TEST(too_few_descriptors_are_said_so_and_end_or_calm_the_daemon)
 	publish_many(&w, w.queue, "m", 20);
 	for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
 		start_with_descriptors(&w, limits[i], &d);
+		/* Three processes fail, each told of at 0.1, 0.3, 0.7, 1.5, 3.1 s: calm is what follows. */
+		WAIT_FOR(daemon_has_ended(&d) || log_lines(&d, "") > 1, 20);
+		sleep_ms(3000);
 		stays_calm(&d, 3);
 		if (daemon_has_ended(&d))
 			ck_assert_int_ne(d.status, 0);
