@@ -128,14 +128,6 @@ static void mark_all_held(struct claim *claims, size_t n)
 			claims[i].state = CLAIM_LOOK;
 }
 
-static size_t count_ordinals(struct bytes text)
-{
-	size_t n = text.size > 2;
-	for (size_t i = 0; i < text.size; i++)
-		n += text.data[i] == ',';
-	return n;
-}
-
 /* Both lists are in order of the array that was sent. */
 static void mark_new(struct claim *claims, size_t n, const struct db_result *inserted)
 {
@@ -180,8 +172,7 @@ static enum rc take_one(struct inbox *x, struct claim *c, struct err *err)
 	return RC_OK;
 }
 
-static enum rc take_many(
-	struct inbox *x, struct claim *claims, size_t n, size_t keyed, struct err *err)
+static enum rc take_many(struct inbox *x, struct claim *claims, size_t n, struct err *err)
 {
 	AUTO(result) struct db_result *held = NULL;
 	AUTO(result) struct db_result *inserted = NULL;
@@ -190,7 +181,7 @@ static enum rc take_many(
 	if (db_next(x->db, &held, err) != RC_OK || db_next(x->db, &inserted, err) != RC_OK)
 		return err->rc;
 	struct bytes ordinals = db_result_value(held, 0, 1);
-	if (count_ordinals(ordinals) == keyed)
+	if (bytes_equal(ordinals, bytes_str("*")))
 		mark_all_held(claims, n);
 	else
 		array_each_number(ordinals, mark_held, &h);
@@ -237,7 +228,7 @@ enum rc inbox_begin(struct inbox *x, struct claim *claims, size_t n, struct err 
 	if (rc == RC_OK)
 		rc = keyed == 0   ? take_none(x, &claims[0], err)
 		     : keyed == 1 ? take_one(x, one, err)
-				  : take_many(x, claims, n, keyed, err);
+				  : take_many(x, claims, n, err);
 	if (rc == RC_OK && has_handler_limit(x))
 		rc = db_next(x->db, NULL, err);
 	enum rc end = db_sync_end(x->db, rc == RC_OK ? err : &later);

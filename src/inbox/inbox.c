@@ -16,16 +16,19 @@ enum { OWN_LIMIT_MS = 10000, OWN_PATIENCE_MS = 60000 };
 /* @ stands for the schema.  Each text is parsed once per session. */
 static const char *const texts[SQL_COUNT] = {
 	/* The lock decides who may look; the setting carries what was locked to the next statement,
-	 * whose snapshot is therefore younger than the lock.  Both settings end with the transaction:
-	 * the gate knows by the first that it is still the same one. */
+	 * whose snapshot is therefore younger than the lock: '*' for all of them, as nearly always.  Both
+	 * settings end with the transaction: the gate knows by the first that it is still the same one. */
 	[SQL_LOCK_ONE] = "SELECT set_config('inboxd.tx', $1, true), set_config('inboxd.held', "
 			 "pg_try_advisory_xact_lock($2::bigint)::text, true)",
 	[SQL_LOCK_MANY] = "SELECT set_config('inboxd.tx', $1, true), set_config('inboxd.held', "
-			  "coalesce(array_agg(l.o)::text, '{}'), true) "
+			  "CASE WHEN count(l.o) = cardinality($2::bigint[]) THEN '*' "
+			  "ELSE coalesce(array_agg(l.o)::text, '{}') END, true) "
 			  "FROM unnest($2::bigint[]) WITH ORDINALITY AS l (id, o) "
 			  "WHERE pg_try_advisory_xact_lock(l.id)",
 
-	/* The insert decides.  A key that is parked is not claimed by a delivery. */
+	/* The insert decides.  A key that is parked is not claimed by a delivery.  Both are looked up
+	 * one by one, by scalar subqueries: a join would be planned by the size that a table had when the
+	 * session was young, and read all of it when it has grown. */
 	[SQL_INSERT_ONE] =
 		"INSERT INTO @.inbox (consumer, key, fingerprint) SELECT $1::integer, $2::bytea, "
 		"$3::bytea WHERE current_setting('inboxd.held')::boolean AND ($4::boolean OR "
@@ -36,17 +39,18 @@ static const char *const texts[SQL_COUNT] = {
 		"INSERT INTO @.inbox (consumer, key, fingerprint) "
 		"SELECT $1::integer, t.k, t.f "
 		"FROM unnest($2::bytea[], $3::bytea[]) WITH ORDINALITY AS t (k, f, o) "
-		"WHERE t.o = ANY (current_setting('inboxd.held')::bigint[]) AND NOT EXISTS "
-		"(SELECT FROM @.parked p WHERE p.consumer = $1::integer AND p.key = t.k AND "
-		"(p.state <> 'discarded' OR p.fingerprint = t.f)) "
+		"WHERE ((SELECT current_setting('inboxd.held') = '*') OR t.o = ANY ("
+		"(SELECT nullif(current_setting('inboxd.held'), '*')::bigint[])::bigint[])) AND "
+		"(SELECT true FROM @.parked p WHERE p.consumer = $1::integer AND p.key = t.k AND "
+		"(p.state <> 'discarded' OR p.fingerprint = t.f) LIMIT 1) IS NULL "
 		"ORDER BY t.o ON CONFLICT DO NOTHING RETURNING key",
 	/* A retry's row goes with its work, or there is no work. */
 	[SQL_TAKE_ROW] = "DELETE FROM @.parked WHERE id = $1::bigint AND state = 'waiting' AND "
 			 "token = $2::bigint RETURNING 1",
 	[SQL_FORGET] = "DELETE FROM @.inbox WHERE consumer = $1::integer AND "
 		       "key = ANY ($2::bytea[])",
-	[SQL_LOOK] = "SELECT i.fingerprint FROM unnest($2::bytea[]) WITH ORDINALITY AS t (k, o) "
-		     "LEFT JOIN @.inbox i ON i.consumer = $1::integer AND i.key = t.k ORDER BY t.o",
+	[SQL_LOOK] = "SELECT (SELECT i.fingerprint FROM @.inbox i WHERE i.consumer = $1::integer AND "
+		    "i.key = t.k) FROM unnest($2::bytea[]) WITH ORDINALITY AS t (k, o) ORDER BY t.o",
 
 	[SQL_GUARD] = "INSERT INTO @.guard (backend, tx) VALUES (pg_backend_pid(), $1)",
 	[SQL_UNGUARD] = "DELETE FROM @.guard WHERE backend = pg_backend_pid()",
