@@ -2,6 +2,7 @@
 /* Growing buffers, memory that cannot run out quietly, and bounds-checked reading. */
 #include "base/buf.h"
 
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,13 @@ static void out_of_memory(size_t n)
 {
 	(void)fprintf(stderr, "level=error event=out_of_memory size_bytes=%zu\n", n);
 	abort();
+}
+
+void memory_keep(void)
+{
+	enum { MAPPED = 1 << 20, KEPT = 4 << 20 };
+	(void)mallopt(M_MMAP_THRESHOLD, MAPPED);
+	(void)mallopt(M_TRIM_THRESHOLD, KEPT);
 }
 
 void *xmalloc(size_t n)

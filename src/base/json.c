@@ -114,15 +114,33 @@ static bool scan_special(struct scan *s, bool *has_escape)
 	return true;
 }
 
+/* Past characters that need no look: ASCII but for control characters, quote and backslash.  Eight at a
+ * time; a byte's top bit is set in `special` if it, or one before it, is none of these. */
+static const uint8_t *skip_plain(const uint8_t *p, const uint8_t *end)
+{
+	const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
+	while (end - p >= 8) {
+		uint64_t v;
+		memcpy(&v, p, sizeof v);
+		uint64_t quote = v ^ ones * '"', backslash = v ^ ones * '\\';
+		uint64_t special = v | ((v - ones * 0x20) & ~v) | ((quote - ones) & ~quote) |
+			((backslash - ones) & ~backslash);
+		if ((special & tops) != 0)
+			break;
+		p += 8;
+	}
+	while (p < end && *p >= 0x20 && *p < 0x80 && *p != '"' && *p != '\\')
+		p++;
+	return p;
+}
+
 /* A string token, p at its quote; the text between the quotes to *ret. */
 static bool scan_string(struct scan *s, struct bytes *ret, bool *ret_has_escape)
 {
 	const uint8_t *begin = ++s->p;
 	*ret_has_escape = false;
 	for (;;) {
-		while (s->p < s->end && *s->p >= 0x20 && *s->p < 0x80 && *s->p != '"' &&
-			*s->p != '\\')
-			s->p++;
+		s->p = skip_plain(s->p, s->end);
 		if (s->p == s->end)
 			return fail(s, "string without end");
 		if (*s->p == '"')

@@ -277,7 +277,7 @@ static void set_computed(const struct level *at, struct config_consumer *c)
 	if (c->identity == NULL)
 		c->identity = xstrdup(c->name);
 	if (level_find(at, "prefetch") == NULL) {
-		uint64_t held = UINT64_C(2) * c->workers * c->batch_max;
+		uint64_t held = UINT64_C(4) * c->workers * c->batch_max;
 		c->prefetch = held < UINT16_MAX ? (uint32_t)held : UINT16_MAX;
 	}
 	if (level_find(at, "delivery_limit") == NULL)

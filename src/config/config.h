@@ -88,7 +88,7 @@ struct config_consumer {
 	struct key_rule key;
 	struct fingerprint_rule fingerprint;
 	uint32_t workers;
-	uint32_t prefetch; /* messages; never 0; default 2 × workers × batch_max, at most 65535 */
+	uint32_t prefetch; /* messages; never 0; default 4 × workers × batch_max, at most 65535 */
 	uint64_t prefetch_bytes; /* of bodies held; reading pauses above it */
 	uint32_t batch_max;
 	uint64_t batch_bytes;

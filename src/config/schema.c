@@ -322,7 +322,7 @@ static const struct option consumer[] = {
 		IN(config_consumer, prefetch),
 		.min = 1,
 		.max = 65535,
-		.computed = "2 × workers × batch.max",
+		.computed = "4 × workers × batch.max",
 		.refused = "0",
 		.why = "0 would ask the broker for the whole queue at once",
 		.help = "messages held at a time"},

@@ -10,11 +10,12 @@
 #include <stdio.h>
 
 enum {
-	ACK_HOLD_MS = 10,        /* singles wait so long for the prefix to reach them */
+	ACK_HOLD_MS = 100,       /* singles wait so long for the prefix to reach them */
 	PAUSE_AFTER_MS = 2000,
 	LASTS_AFTER_MS = 10000,  /* what held so long is no part of the last failure's story */
 	EVENTS_PER_STEP = 2000,  /* then workers and timers get their turn */
 	TOPOLOGY_RETRY_MS = 30000,
+	READ_EVERY_MS = 2,       /* while nobody would begin with what comes */
 	REST_MS = 100,           /* between an ack and a drain's cancel */
 	KEEP_FIRST_MS = 500, /* for what the broker gives out again, before a retry is run */
 };
@@ -32,6 +33,7 @@ static int on_readable(sd_event_source *source, int fd, uint32_t revents, void *
 	struct consumer *c = arg;
 	(void)source;
 	(void)fd;
+	c->has_input = true;
 	if (!c->is_reading && (revents & (EPOLLERR | EPOLLHUP)) != 0) {
 		const struct err gone = {.rc = RC_UNAVAILABLE, .text = "connection lost while nothing was read"};
 		broker_lost(c, &gone);
@@ -243,10 +245,24 @@ static bool on_event(struct consumer *c, const struct mq_event *ev)
 	return c->mq != NULL && c->link != LINK_POISONED;
 }
 
-static void read_events(struct consumer *c)
+/* The broker sends a few messages for each ack.  While nobody waits for them they are left to gather, or
+ * each handful would cost as many system calls as a heap. */
+static bool may_read_later(const struct consumer *c, uint64_t now_ms)
+{
+	return c->link == LINK_CONSUMING && c->arriving == NULL && c->window.n_ready != 0 &&
+	       now_ms < c->read_at_ms + READ_EVERY_MS && !crew_is_hungry(c);
+}
+
+static void read_events(struct consumer *c, uint64_t now_ms)
 {
 	struct mq_event ev;
 	struct err err;
+	if (!c->has_input && c->is_reading && now_ms < c->read_at_ms + mq_heartbeat_s(c->mq) * 250)
+		return;
+	if (may_read_later(c, now_ms)) {
+		set_reading(c, false);
+		return;
+	}
 	for (int n = 0; n < EVENTS_PER_STEP; n++) {
 		if (!intake_may_read(c)) {
 			set_reading(c, false);
@@ -258,6 +274,8 @@ static void read_events(struct consumer *c)
 		}
 		if (ev.kind == MQ_NONE) {
 			set_reading(c, true);
+			c->has_input = false;
+			c->read_at_ms = now_ms;
 			return;
 		}
 		if (!on_event(c, &ev))
@@ -398,7 +416,7 @@ void broker_step(struct consumer *c, uint64_t now_ms)
 			return;
 	}
 	if (c->link != LINK_POISONED)
-		read_events(c);
+		read_events(c, now_ms);
 	if (c->mq != NULL)
 		keep_alive(c, now_ms);
 	if (c->mq != NULL && c->link != LINK_POISONED)
@@ -410,6 +428,8 @@ uint64_t broker_next_ms(const struct consumer *c, uint64_t now_ms)
 	if (c->mq == NULL)
 		return c->is_draining ? UINT64_MAX : c->next_connect_ms;
 	uint64_t next = now_ms + mq_heartbeat_s(c->mq) * 500;
+	if (may_read_later(c, now_ms))
+		next = c->read_at_ms + READ_EVERY_MS;
 	if (broker_is_resting(c) && c->acked_at_ms + REST_MS < next)
 		next = c->acked_at_ms + REST_MS;
 	if (c->link == LINK_IDLE && c->consume_at_ms > now_ms && c->consume_at_ms < next)
@@ -438,7 +458,9 @@ uint64_t broker_acknowledge(struct consumer *c, uint64_t now_ms)
 {
 	struct err err;
 	uint64_t tag, wait_ms;
-	uint64_t hold_ms = c->is_draining ? 0 : ACK_HOLD_MS;
+	/* Nor do they hold up deliveries: the broker sends no more than the prefetch. */
+	bool is_starving = c->window.n_ready == 0 && c->window.n_loose > c->config->prefetch / 2;
+	uint64_t hold_ms = c->is_draining || is_starving ? 0 : ACK_HOLD_MS;
 	bool multiple;
 	if (c->mq == NULL || broker_is_resting(c))
 		return UINT64_MAX;

@@ -48,10 +48,22 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+static void set_timer(struct consumer *c, uint64_t next_ms)
+{
+	int is_on = SD_EVENT_OFF;
+	(void)sd_event_source_get_enabled(c->timer, &is_on);
+	if (is_on != SD_EVENT_OFF && next_ms == c->timer_ms)
+		return;
+	c->timer_ms = next_ms;
+	(void)sd_event_source_set_time(c->timer, next_ms * 1000);
+	(void)sd_event_source_set_enabled(c->timer, SD_EVENT_ONESHOT);
+}
+
 void consumer_step(struct consumer *c)
 {
 	uint64_t now = clock_ms();
-	uint64_t next = now + STEP_AT_LEAST_MS;
+	/* The same for many steps: the timer is set anew only when it changes. */
+	uint64_t next = (now / STEP_AT_LEAST_MS + 2) * STEP_AT_LEAST_MS;
 
 	broker_step(c, now);
 	next = earlier(next, crew_dispatch(c, now));
@@ -64,8 +76,7 @@ void consumer_step(struct consumer *c)
 		(void)sd_event_exit(c->event, EX_OK);
 		return;
 	}
-	(void)sd_event_source_set_time(c->timer, next * 1000);
-	(void)sd_event_source_set_enabled(c->timer, SD_EVENT_ONESHOT);
+	set_timer(c, next);
 }
 
 static int on_later(sd_event_source *source, void *arg)
@@ -183,6 +194,7 @@ int consumer_main(const struct config_consumer *config, int control_fd, struct s
 	(void)sigaddset(&signals, SIGTERM);
 	(void)sigaddset(&signals, SIGINT);
 	(void)sigprocmask(SIG_BLOCK, &signals, NULL);
+	memory_keep();
 	window_init(&c.window);
 	crew_init(&c);
 	int code = EX_OSERR;

@@ -14,6 +14,8 @@ enum {
 	RETRY_POLL_MS = 5000, /* other daemons park too */
 	CRASH_AGAIN_MS = 500, /* the dead session still holds the key */
 	TELL_AGAIN_MS = 60000,
+	GATHER_MS = 3,          /* a free worker waits so long for half a batch, */
+	GATHER_BELOW_US = 500,  /* where a message takes less, in large batches, than another commit */
 	DEATHS_BELIEVED = 5, /* of workers that had not run the message in hand */
 };
 
@@ -203,8 +205,11 @@ static void settle(struct consumer *c, struct entry *e, enum verdict v)
 static void adapt_batches(struct crew *crew, bool failed)
 {
 	struct consumer *c = crew->owner;
-	if (crew->task == TASK_BATCH)
-		c->batch_limit = window_batch_limit(c->batch_limit, c->config->batch_max,
+	if (crew->task != TASK_BATCH)
+		return;
+	c->pace.us = c->pace.us * 7 / 8 + clock_us() - crew->since_us;
+	c->pace.messages = c->pace.messages * 7 / 8 + crew->n_hand;
+	c->batch_limit = window_batch_limit(c->batch_limit, c->config->batch_max,
 			clock_us() - crew->since_us, (uint64_t)c->config->batch_time_ms * 1000,
 			failed);
 }
@@ -668,11 +673,47 @@ static struct entry *next_entry(const struct consumer *c, uint64_t now_ms)
 	return e;
 }
 
+/* Half a dozen messages are not worth a commit of their own while a neighbour is about to finish: he would
+ * find none.  So a free worker waits for half a batch, or for the neighbour, or for a moment - but only where
+ * messages are quick and come in heaps.  Where one is alone in a batch its commit makes it slow, and
+ * nothing ever waits. */
+static bool is_worth_waiting(const struct consumer *c)
+{
+	const struct entry *e = window_peek(&c->window);
+	if (e == NULL || e->is_parking || e->flags != 0 || c->breaker.is_open ||
+		c->window.n_ready >= c->batch_limit / 2 ||
+		c->pace.us >= c->pace.messages * GATHER_BELOW_US)
+		return false;
+	for (uint32_t i = 0; i < c->config->workers; i++)
+		if (c->crew[i].is_ready && c->crew[i].task == TASK_BATCH)
+			return true;
+	return false;
+}
+
+static bool must_gather(struct consumer *c, uint64_t now_ms)
+{
+	if (!is_worth_waiting(c)) {
+		c->gathering_ms = 0;
+		return false;
+	}
+	if (c->gathering_ms == 0)
+		c->gathering_ms = now_ms;
+	return now_ms < c->gathering_ms + GATHER_MS;
+}
+
+bool crew_is_hungry(const struct consumer *c)
+{
+	for (uint32_t i = 0; i < c->config->workers; i++)
+		if (c->crew[i].is_ready && c->crew[i].task == TASK_NONE)
+			return !is_worth_waiting(c);
+	return false;
+}
+
 static bool give_delivery(struct crew *crew, uint64_t now_ms)
 {
 	struct consumer *c = crew->owner;
 	struct entry *e = next_entry(c, now_ms);
-	if (e == NULL)
+	if (e == NULL || must_gather(c, now_ms))
 		return false;
 	breaker_try(&c->breaker);
 	if (e->is_parking)
@@ -713,6 +754,8 @@ static bool give_body(struct crew *crew, uint64_t now_ms)
 static uint64_t next_due(const struct consumer *c, uint64_t now_ms)
 {
 	uint64_t next = retry_at(c);
+	if (c->gathering_ms != 0 && c->gathering_ms + GATHER_MS < next)
+		next = c->gathering_ms + GATHER_MS;
 	next = outgoing_next_ms(c) < next ? outgoing_next_ms(c) : next;
 	for (const struct crash *crash = c->crashes; crash != NULL; crash = crash->next)
 		next = crash->not_before_ms < next ? crash->not_before_ms : next;

@@ -87,6 +87,8 @@ struct consumer {
 	uint64_t heartbeat_at_ms; /* our own, while nothing is read */
 	sd_event_source *mq_io;
 	bool is_reading;
+	bool has_input;        /* there may be something to read */
+	uint64_t read_at_ms;   /* everything was, last */
 	struct window window;
 
 	/* intake.c: the delivery that is arriving */
@@ -102,6 +104,10 @@ struct consumer {
 	/* crew.c */
 	struct crew *crew; /* owned; config->workers of them */
 	uint32_t batch_limit;
+	struct { /* of the last batches, each counting 7/8 of the one after it */
+		uint64_t us, messages;
+	} pace;
+	uint64_t gathering_ms; /* since when a free worker waits for more; 0: none does */
 	struct crash *crashes;
 	uint64_t retry_at_ms; /* when to ask for due retries; UINT64_MAX: after the next poll */
 	uint64_t acked_at_ms;         /* the last ack was sent */
@@ -136,6 +142,7 @@ struct consumer {
 	bool is_draining;
 	uint64_t drain_until_ms;
 	sd_event_source *timer;
+	uint64_t timer_ms; /* what it is set to, while it is on */
 	sd_event_source *later;
 };
 
@@ -188,6 +195,8 @@ uint64_t crew_dispatch(struct consumer *c, uint64_t now_ms);
 /* The connection is gone: what workers have in hand is void, though they go on. */
 void crew_void(struct consumer *c);
 bool crew_has_ready(const struct consumer *c);
+/* Whether somebody would begin at once with what is ready. */
+bool crew_is_hungry(const struct consumer *c);
 /* Whether deliveries may be run, or parked, now: breaker and parked.max. */
 bool crew_may_take(const struct consumer *c, uint64_t now_ms);
 bool crew_is_working(const struct consumer *c);

@@ -207,6 +207,7 @@ enum rc db_conn_open(const struct config_database *database, const char *applica
 
 void db_forget_statement(struct db_conn *c, struct db_statement *statement)
 {
+	c->last_statement = NULL;
 	HASH_DEL(c->statements, statement); /* NOLINT(clang-analyzer-unix.Malloc): not freed before */
 	free(statement->text);
 	free(statement);
@@ -286,9 +287,9 @@ int db_conn_fd(const struct db_conn *c)
 	return PQsocket(c->pg);
 }
 
-bool db_conn_is_alive(struct db_conn *c)
+bool db_conn_is_alive(struct db_conn *c, bool is_readable)
 {
-	if (!c->lost && PQconsumeInput(c->pg) != 1)
+	if (!c->lost && is_readable && PQconsumeInput(c->pg) != 1)
 		c->lost = true;
 	/* A FATAL that the server sent while nothing ran is not an error of libpq's until it is read. */
 	return !c->lost && PQstatus(c->pg) == CONNECTION_OK && PQsocket(c->pg) >= 0;

@@ -59,8 +59,8 @@ enum db_seen db_look_at(const struct config_database *database, const struct db_
 enum rc db_conn_reset(struct db_conn *c, struct err *err) MUST_CHECK;
 
 int db_conn_fd(const struct db_conn *c);
-/* Takes in what arrived unasked (a closing server); false when the session is lost. */
-bool db_conn_is_alive(struct db_conn *c);
+/* Takes in what arrived unasked (a closing server), if something did; false when the session is lost. */
+bool db_conn_is_alive(struct db_conn *c, bool is_readable);
 /* The schema, quoted as an identifier, for statement texts. */
 const char *db_conn_schema(const struct db_conn *c);
 /* Server version as in PQserverVersion. */

@@ -61,6 +61,10 @@ static enum rc find_statement(
 	*ret = NULL;
 	if (!c->keep_statements)
 		return RC_OK;
+	if (c->last_statement != NULL && strcmp(c->last_statement->text, sql) == 0) {
+		*ret = c->last_statement;
+		return RC_OK;
+	}
 	HASH_FIND_STR(c->statements, sql, s);
 	if (s == NULL && HASH_COUNT(c->statements) < MOST_STATEMENTS) {
 		s = xcalloc(1, sizeof *s);
@@ -71,7 +75,7 @@ static enum rc find_statement(
 			return db_lost(c, err);
 		await(c, AWAIT_PREPARE, s);
 	}
-	*ret = s;
+	*ret = c->last_statement = s;
 	return RC_OK;
 }
 

@@ -33,6 +33,7 @@ struct db_conn {
 	bool is_dismissed; /* said to go, as all others were */
 	bool stale; /* what the server has parsed is not to be used again */
 	struct db_statement *statements;
+	struct db_statement *last_statement; /* the next one is mostly the same; may be NULL */
 	uint32_t names_used;
 	uint32_t statement_ms, idle_ms; /* 0: no limit */
 	struct db_pending *pending; /* ring of power-of-two size */

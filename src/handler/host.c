@@ -31,6 +31,7 @@ void host_free(struct host *h)
 		return;
 	host_close(h);
 	host_forget_sources(h);
+	host_forget_statements(h);
 	savepoints_done(&h->savepoints);
 	arena_done(&h->arena);
 	buf_done(&h->scratch);
@@ -38,6 +39,19 @@ void host_free(struct host *h)
 	free(h->calls);
 	free(h->args);
 	free(h);
+}
+
+void host_item_init(struct host_item *item, const struct source_message *message, struct bytes key,
+	uint32_t attempt)
+{
+	item->message = message;
+	item->key = key;
+	item->attempt = attempt;
+	item->verdict = HOST_NOT_RUN;
+	item->reason[0] = item->sqlstate[0] = item->content_type[0] = '\0';
+	item->delay_ms = 0;
+	item->has_result = false;
+	item->result = (struct buf){0};
 }
 
 void host_item_done(struct host_item *item)
@@ -66,6 +80,11 @@ void host_set_guard(struct host *h, host_guard_fn *guard, void *arg)
 {
 	h->guard = guard;
 	h->guard_arg = arg;
+}
+
+void host_set_one_by_one(struct host *h, bool on)
+{
+	h->is_one_by_one = on;
 }
 
 static int32_t guarded(const struct host *h, int32_t result)
@@ -360,8 +379,11 @@ static void set_verdict(
 	struct host_item *item, enum host_verdict verdict, const char *sqlstate, const char *reason)
 {
 	item->verdict = verdict;
-	reason_set(item->reason, sizeof item->reason, bytes_str(reason));
-	(void)snprintf(item->sqlstate, sizeof item->sqlstate, "%s", sqlstate);
+	item->reason[0] = item->sqlstate[0] = '\0';
+	if (reason[0] != '\0')
+		reason_set(item->reason, sizeof item->reason, bytes_str(reason));
+	if (sqlstate[0] != '\0')
+		(void)snprintf(item->sqlstate, sizeof item->sqlstate, "%s", sqlstate);
 	if (verdict != HOST_DONE) {
 		buf_clear(&item->result);
 		item->has_result = false;
@@ -507,7 +529,7 @@ static void prepare_calls(struct host *h, struct host_item *items, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		h->calls[i].host = h;
 		call_reset(&h->calls[i], &items[i], i);
-		set_verdict(&items[i], HOST_NOT_RUN, "", "not started");
+		set_verdict(&items[i], HOST_NOT_RUN, "", "");
 		items[i].delay_ms = 0;
 		items[i].has_result = false;
 	}
@@ -553,7 +575,7 @@ enum rc host_handle(
 	assert(h->is_open && n > 0);
 	prepare_calls(h, items, n);
 	host_db_begin(h);
-	if (n > 1 && host_has_batch(h)) {
+	if (n > 1 && host_has_batch(h) && !h->is_one_by_one) {
 		(void)may_start(h, 0);
 		return handle_batch(h, items, n, ret_failed, err);
 	}

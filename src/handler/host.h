@@ -34,6 +34,8 @@ struct host_item {
 	struct buf result; /* owned; host_item_done frees */
 	char content_type[HOST_CONTENT_TYPE_MAX];
 };
+void host_item_init(struct host_item *item, const struct source_message *message, struct bytes key,
+	uint32_t attempt);
 void host_item_done(struct host_item *item);
 
 struct host;
@@ -64,6 +66,9 @@ bool host_uses_conn(const struct host *h);
  * item but the first: this one and those behind it are not started.  NULL: nobody. */
 typedef bool host_step_fn(void *arg, size_t index);
 void host_set_step(struct host *h, host_step_fn *step, void *arg);
+
+/* handle for each of several, even where there is handle_batch: what fails then is one message. */
+void host_set_one_by_one(struct host *h, bool on);
 
 /* Called when an entry of the handler has returned, before the session is used again.  NULL:
  * nobody. */

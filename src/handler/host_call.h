@@ -48,6 +48,15 @@ struct known_source {
 	char *error; /* owned; NULL: the text is a source */
 };
 
+/* What a statement's text says of it, found out once. */
+struct known_statement {
+	UT_hash_handle hh; /* by text */
+	char *text;
+	struct statement statement;
+	const char *error; /* why handlers may not run it; NULL: they may */
+	bool leaves_state; /* in the session */
+};
+
 struct host {
 	const struct handler *handler;
 	const struct config_consumer *consumer;
@@ -79,9 +88,12 @@ struct host {
 	size_t owners_taken;
 
 	struct known_source *sources;
+	struct known_statement *statements;
+	struct known_statement *last_statement; /* most handlers have one */
 	struct db_value *args;
 	size_t args_cap;
 	bool is_dirty;
+	bool is_one_by_one;
 	host_trace_fn *trace;
 	void *trace_arg;
 	host_step_fn *step;
@@ -115,6 +127,7 @@ void host_db_end_entry(struct host *h, struct inboxd_call *call);
 bool host_take_queued(struct host *h);
 
 void host_db_forget_rows(struct host *h);
+void host_forget_statements(struct host *h);
 
 /* ---- what is lent; contracts in inboxd/handler.h ------------------------------------- */
 

@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST_PARAMETERS = 1024 };
+/* Beyond so many texts a handler is making them up: all are forgotten, and found out again. */
+enum { MOST_PARAMETERS = 1024, MOST_STATEMENTS = 256 };
 
 static int32_t result_of(enum rc rc)
 {
@@ -231,18 +232,74 @@ static bool may_execute(struct inboxd_call *call, const char *what)
 	return end_loan(call) && !h->has_left_transaction;
 }
 
-static bool may_run(struct inboxd_call *call, const char *sql, const struct statement *statement)
+static const char *statement_error(const char *sql)
 {
-	const char *wrong = lend_statement_error(call, sql);
-	if (wrong != NULL) {
-		(void)refuse(call, "%s (\"%.40s\")", wrong, sql);
+	switch (statement_parse(sql).kind) {
+	case STATEMENT_EMPTY:
+		return "there is no statement in it";
+	case STATEMENT_COPY:
+		return "COPY goes through copy_begin, not exec or queue";
+	case STATEMENT_SAVEPOINT:
+	case STATEMENT_RELEASE:
+	case STATEMENT_ROLLBACK_TO:
+	case STATEMENT_OTHER:
+		break;
+	}
+	if (db_verb_of(sql) == DB_VERB_CONTROL)
+		return "the transaction belongs to inboxd: BEGIN, COMMIT, ROLLBACK and their kin "
+		       "are refused";
+	return NULL;
+}
+
+void host_forget_statements(struct host *h)
+{
+	struct known_statement *known, *tmp;
+	HASH_ITER(hh, h->statements, known, tmp)
+	{
+		HASH_DEL(h->statements, known);
+		free(known->text);
+		free(known);
+	}
+	h->last_statement = NULL;
+}
+
+static struct known_statement *learn_statement(struct host *h, const char *sql)
+{
+	struct known_statement *known = xcalloc(1, sizeof *known);
+	if (HASH_COUNT(h->statements) >= MOST_STATEMENTS)
+		host_forget_statements(h);
+	known->text = xstrdup(sql);
+	known->statement = statement_parse(sql);
+	known->error = statement_error(sql);
+	known->leaves_state = db_verb_of(sql) == DB_VERB_STATE;
+	HASH_ADD_KEYPTR(hh, h->statements, known->text, strlen(known->text), known);
+	return known;
+}
+
+static const struct known_statement *know_statement(struct host *h, const char *sql)
+{
+	struct known_statement *known = h->last_statement;
+	if (known != NULL && strcmp(known->text, sql) == 0)
+		return known;
+	HASH_FIND_STR(h->statements, sql, known);
+	if (known == NULL)
+		known = learn_statement(h, sql);
+	h->last_statement = known;
+	return known;
+}
+
+static bool may_run(struct inboxd_call *call, const struct known_statement *known)
+{
+	if (known->error != NULL) {
+		(void)refuse(call, "%s (\"%.40s\")", known->error, known->text);
 		return false;
 	}
-	if (!savepoints_allow(&call->host->savepoints, statement)) {
-		(void)refuse(call, "there is no savepoint \"%s\" of this message", statement->name);
+	if (!savepoints_allow(&call->host->savepoints, &known->statement)) {
+		(void)refuse(call, "there is no savepoint \"%s\" of this message",
+			known->statement.name);
 		return false;
 	}
-	if (db_verb_of(sql) == DB_VERB_STATE)
+	if (known->leaves_state)
 		call->host->is_dirty = true;
 	return true;
 }
@@ -287,8 +344,9 @@ static int32_t send(struct inboxd_call *call, const char *what, const char *sql,
 	struct err err;
 	if (!may_execute(call, what))
 		return INBOXD_REJECT;
-	*ret = statement_parse(sql);
-	if (!may_run(call, sql, ret))
+	const struct known_statement *known = know_statement(h, sql);
+	*ret = known->statement;
+	if (!may_run(call, known))
 		return INBOXD_REJECT;
 	const struct db_value *values = bind(call, n, args);
 	if (values == NULL)
@@ -483,21 +541,7 @@ void host_db_end_entry(struct host *h, struct inboxd_call *call)
 const char *lend_statement_error(struct inboxd_call *call, const char *sql)
 {
 	(void)call;
-	switch (statement_parse(sql).kind) {
-	case STATEMENT_EMPTY:
-		return "there is no statement in it";
-	case STATEMENT_COPY:
-		return "COPY goes through copy_begin, not exec or queue";
-	case STATEMENT_SAVEPOINT:
-	case STATEMENT_RELEASE:
-	case STATEMENT_ROLLBACK_TO:
-	case STATEMENT_OTHER:
-		break;
-	}
-	if (db_verb_of(sql) == DB_VERB_CONTROL)
-		return "the transaction belongs to inboxd: BEGIN, COMMIT, ROLLBACK and their kin "
-		       "are refused";
-	return NULL;
+	return statement_error(sql);
 }
 
 int32_t lend_prepare(struct inboxd_call *call, const char *sql, const char *option_path,

@@ -5,8 +5,8 @@
  *
  * written with COPY, PostgreSQL's fastest way in (bulk.sql beside this file makes the table).
  * inboxd hands over whatever is waiting, up to `batch.max` messages, and commits all of them
- * together; when anything goes wrong all is rolled back and each message is run again by itself,
- * so that a bad one cannot take its neighbours with it.
+ * together; when anything goes wrong all is rolled back and run again by `handle`, message by
+ * message, so that a bad one cannot take its neighbours with it.
  */
 #include <inboxd/handler.h>
 

@@ -4,7 +4,6 @@
 #include "inbox/inbox.h"
 #include "inbox/sql.h"
 
-#include "base/backoff.h"
 #include "base/fault.h"
 #include "base/fd.h"
 
@@ -15,7 +14,7 @@
 static void new_token(struct inbox *x)
 {
 	/* Unlike any other transaction's, of this session or another. */
-	(void)snprintf(x->token, sizeof x->token, "%016" PRIx64 "-%" PRIx64, random_u64(),
+	(void)snprintf(x->token, sizeof x->token, "%016" PRIx64 "-%" PRIx64, x->nonce,
 		x->transactions++);
 }
 

@@ -2,6 +2,7 @@
 /* The inbox's statements, and what is checked before any message is taken. */
 #include "inbox/inbox.h"
 
+#include "base/backoff.h"
 #include "base/fault.h"
 #include "base/fd.h"
 #include "db/migrate.h"
@@ -140,7 +141,7 @@ static char *with_schema(const char *text, const char *schema)
 
 void inbox_init(struct inbox *x, struct db_conn *db, const struct config_consumer *consumer)
 {
-	*x = (struct inbox){.db = db, .consumer = consumer};
+	*x = (struct inbox){.db = db, .consumer = consumer, .nonce = random_u64()};
 	for (size_t i = 0; i < SQL_COUNT; i++)
 		x->sql[i] = with_schema(texts[i], db_conn_schema(db));
 }

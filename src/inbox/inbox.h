@@ -15,7 +15,7 @@ struct inbox {
 	struct db_conn *db; /* borrowed */
 	const struct config_consumer *consumer; /* borrowed */
 	int32_t id; /* of the identity */
-	uint64_t transactions;
+	uint64_t nonce, transactions; /* make tokens unlike any other session's */
 	char token[40]; /* of the transaction under way */
 	bool is_guarded; /* the guard is armed in it */
 	char *sql[32]; /* owned; statement texts with the schema filled in, by enum inbox_sql */

@@ -11,6 +11,9 @@
 #include <assert.h>
 #include <stdio.h>
 
+/* So many failures in one batch are run around; then each of its messages is run by itself. */
+enum { MOST_LEFT_OUT = 4 };
+
 /* A message of the batch, through all its stages. */
 struct job {
 	struct item item;
@@ -20,7 +23,8 @@ struct job {
 	struct host_item *host; /* in batch.hosts, or NULL: not to be handled */
 	const struct due *due;  /* of a retry */
 	enum verdict verdict;
-	char refused[512]; /* why it cannot be claimed at all; "" */
+	bool is_left_out;  /* of the next try: it has its verdict */
+	char *refused;     /* owned; why it cannot be claimed at all, or NULL */
 };
 
 struct batch {
@@ -35,6 +39,7 @@ struct batch {
 	bool is_lost_inside; /* it was a handler's statement, and COMMIT was not executed */
 	size_t results; /* statements of ours that stand behind the handlers' */
 	size_t failed;  /* index in hosts of the one to blame; n_hosts: nobody in particular */
+	bool is_one_by_one; /* not by handle_batch */
 };
 
 /* ---- before the transaction ------------------------------------------------------------------- */
@@ -47,7 +52,7 @@ static void prepare_job(const struct worker *w, struct job *job)
 	if (job->item.key.size == 0 || job->due != NULL)
 		return;
 	if (!fingerprint_compute(&w->consumer->fingerprint, &job->message, &job->fingerprint, &err))
-		(void)snprintf(job->refused, sizeof job->refused, "fingerprint: %.480s", err.text);
+		job->refused = xasprintf("fingerprint: %s", err.text);
 }
 
 static int by_key(const void *a, const void *b)
@@ -57,9 +62,11 @@ static int by_key(const void *a, const void *b)
 
 static void prepare_claims(struct batch *b)
 {
+	b->n_claims = 0;
 	for (size_t i = 0; i < b->n; i++) {
 		struct job *job = &b->jobs[i];
-		if (job->refused[0] != '\0')
+		job->claim = NULL;
+		if (job->refused != NULL || job->is_left_out)
 			continue;
 		b->claims[b->n_claims++] = (struct claim){
 			.key = job->item.key,
@@ -115,11 +122,8 @@ static void collect_hosts(struct batch *b)
 		if (!is_to_be_handled(job))
 			continue;
 		job->host = &b->hosts[b->n_hosts++];
-		*job->host = (struct host_item){
-			.message = &job->message,
-			.key = job->item.key,
-			.attempt = job->due != NULL ? job->due->attempts - 1 : job->item.crashes,
-		};
+		host_item_init(job->host, &job->message, job->item.key,
+			job->due != NULL ? job->due->attempts - 1 : job->item.crashes);
 	}
 	b->failed = b->n_hosts;
 }
@@ -158,11 +162,12 @@ static enum rc handle(struct batch *b, struct err *err)
 		return err->rc;
 	b->until_us = clock_us() + (uint64_t)w->consumer->batch_time_ms * 1000;
 	host_set_step(w->host, before_entry, b);
+	host_set_one_by_one(w->host, b->is_one_by_one);
 	w->handled += b->n_hosts;
 	stats_set(w->slot, STATS_handler_ran, 1);
 	FAULT("before-handler");
 	enum rc rc = host_handle(w->host, b->hosts, b->n_hosts, &b->failed, err);
-	surroundings_require_descriptors(&w->surroundings);
+	worker_require_surroundings(w);
 	w->is_changed = !surroundings_restore(&w->surroundings) || w->is_changed;
 	b->is_lost_inside = rc == RC_UNAVAILABLE;
 	FAULT("handled");
@@ -299,6 +304,8 @@ static void count_done(struct worker *w, const struct job *job)
 /* Committed: what each message's claim and handler said. */
 static void conclude(struct worker *w, struct job *job)
 {
+	if (job->is_left_out)
+		return;
 	if (job->claim == NULL) {
 		park_refused(w, job);
 		return;
@@ -334,7 +341,43 @@ static void split(struct batch *b)
 {
 	stats_add(b->w->slot, STATS_batch_failures, 1);
 	for (size_t i = 0; i < b->n; i++)
-		b->jobs[i].verdict = VERDICT_ALONE;
+		if (!b->jobs[i].is_left_out)
+			b->jobs[i].verdict = VERDICT_ALONE;
+}
+
+static void clean_session(struct batch *b)
+{
+	struct worker *w = b->w;
+	struct err err;
+	bool dirty = host_take_dirty(w->host);
+	if (w->db != NULL && dirty && db_conn_reset(w->db, &err) != RC_OK)
+		worker_lost(w, &err);
+}
+
+/* One of several failed, and it is known which: the others go without it, and it is run again by itself.  One
+ * worker alone keeps the queue's order, so there those behind it come after it.  False: nobody is left out. */
+static bool leave_out(struct batch *b)
+{
+	bool is_found = false, keeps_order = b->w->consumer->workers == 1;
+	if (b->failed >= b->n_hosts || b->n_hosts == 1)
+		return false;
+	stats_add(b->w->slot, STATS_batch_failures, 1);
+	for (size_t i = 0; i < b->n; i++) {
+		struct job *job = &b->jobs[i];
+		bool is_culprit = job->host == &b->hosts[b->failed];
+		if (!is_culprit && !(is_found && keeps_order))
+			continue;
+		if (!job->is_left_out)
+			job->verdict = is_culprit ? VERDICT_ALONE : VERDICT_AGAIN;
+		job->is_left_out = true;
+		is_found = true;
+	}
+	/* What the culprit left in the session must not reach the others. */
+	clean_session(b);
+	for (size_t i = 0; i < b->n && b->w->db == NULL; i++)
+		b->jobs[i].is_left_out = true;
+	prepare_claims(b);
+	return true;
 }
 
 static struct job *culprit(struct batch *b)
@@ -455,13 +498,14 @@ static void after(struct batch *b, enum rc rc, const struct err *err)
 	}
 }
 
-static void clean_session(struct batch *b)
+/* handle_batch failed, and which message made it do so is not known: handle will tell. */
+static bool go_one_by_one(struct batch *b)
 {
-	struct worker *w = b->w;
-	struct err err;
-	bool dirty = host_take_dirty(w->host);
-	if (w->db != NULL && dirty && db_conn_reset(w->db, &err) != RC_OK)
-		worker_lost(w, &err);
+	if (b->is_one_by_one || b->n_hosts <= 1 || !host_has_batch(b->w->host))
+		return false;
+	clean_session(b);
+	b->is_one_by_one = true;
+	return b->w->db != NULL;
 }
 
 /* The server could not serialise it with others: nobody's fault, and likely to go well the next time.  A
@@ -484,11 +528,16 @@ static void run(struct batch *b)
 	for (size_t i = 0; i < b->n; i++)
 		prepare_job(b->w, &b->jobs[i]);
 	prepare_claims(b);
-	for (int tries = 0; tries < VERDICT_SERIALIZATION_TRIES && b->n_claims != 0; tries++) {
+	for (int tries = 0, left_out = 0; tries < VERDICT_SERIALIZATION_TRIES && b->n_claims != 0;) {
 		rc = transact(b, &err);
-		if (rc != RC_RETRY || !is_conflict(b, &err))
+		if (rc == RC_RETRY && is_conflict(b, &err))
+			tries++;
+		else if (rc != RC_RETRY || left_out++ == MOST_LEFT_OUT ||
+			!(leave_out(b) || go_one_by_one(b)))
 			break;
 	}
+	if (b->n_claims == 0)
+		rc = RC_OK; /* all have been left out, or none could be claimed */
 	/* Handlers' leftovers go before our own next transaction.  A session beyond cleaning is replaced: the
 	 * verdict stands. */
 	if (rc != RC_UNKNOWN && rc != RC_UNAVAILABLE) {
@@ -507,14 +556,16 @@ static void batch_init(struct batch *b, struct worker *w, size_t n)
 		.n = n,
 		.jobs = xcalloc(n, sizeof *b->jobs),
 		.claims = xcalloc(n, sizeof *b->claims),
-		.hosts = xcalloc(n, sizeof *b->hosts),
+		.hosts = xmalloc(n * sizeof *b->hosts), /* large, and mostly never looked at */
 	};
 }
 
 static void batch_done(struct batch *b)
 {
-	for (size_t i = 0; i < b->n; i++)
+	for (size_t i = 0; i < b->n; i++) {
 		buf_done(&b->jobs[i].fingerprint);
+		free(b->jobs[i].refused);
+	}
 	for (size_t i = 0; i < b->n_hosts; i++)
 		host_item_done(&b->hosts[i]);
 	free(b->jobs);

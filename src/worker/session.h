@@ -21,7 +21,9 @@ struct worker {
 	bool is_greeted; /* vhost is known */
 	struct surroundings surroundings;
 	uint64_t handled; /* messages whose handler was started in this life */
-	uint64_t handled_checked; /* when memory was looked at last */
+	uint64_t handled_checked; /* what it was when memory was looked at last, */
+	uint64_t memory_at_ms;    /* and when that is to be done again */
+	uint32_t unchecked;       /* entries that returned since our descriptors were looked at */
 	bool is_changed; /* what a handler did to this process cannot be undone */
 	bool is_leaving; /* said so: the answer at hand is the last */
 	struct db_conn *db; /* NULL: not connected */
@@ -65,6 +67,8 @@ void worker_consider_leaving(struct worker *w);
 void worker_lost(struct worker *w, const struct err *err);
 /* Connects now; false: the database is away, and the loop goes on trying. */
 bool worker_connect(struct worker *w);
+/* Ends this process if a handler left it or its descriptors in a state that nothing may be built on. */
+void worker_require_surroundings(struct worker *w);
 /* Something was committed: the next loss of the session is a first one. */
 void worker_succeeded(struct worker *w);
 

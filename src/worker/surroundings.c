@@ -20,6 +20,7 @@ static struct surroundings *guarded;
 
 static void in_child(void)
 {
+	guarded->is_child = true;
 	(void)close(guarded->channel.fd);
 	if (guarded->session.fd >= 0)
 		(void)close(guarded->session.fd);
@@ -58,17 +59,18 @@ _Noreturn static void give_up(const char *what)
 	_exit(EX_SOFTWARE); /* nothing of ours may be flushed to whatever stands there now */
 }
 
+void surroundings_require_parent(const struct surroundings *s)
+{
+	if (s->is_child)
+		_exit(EX_OK); /* it came back from the handler, and has nothing to do here */
+}
+
 void surroundings_require(const struct surroundings *s, int session_fd)
 {
 	if (getpid() != s->pid)
-		_exit(EX_OK); /* a child that came back from the handler: it has nothing to do here
-			       */
+		_exit(EX_OK);
 	if (session_fd >= 0 && inode_of(session_fd) != s->session.inode)
 		give_up("the descriptor of the database session was closed or replaced");
-}
-
-void surroundings_require_descriptors(const struct surroundings *s)
-{
 	if (inode_of(s->channel.fd) != s->channel.inode)
 		give_up("the descriptor of the channel to the consumer was closed or replaced");
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)

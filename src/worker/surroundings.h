@@ -18,6 +18,7 @@ struct surroundings_fd {
 
 struct surroundings {
 	pid_t pid;
+	bool is_child; /* this is a fork of it */
 	struct surroundings_fd channel, session;
 	int directory; /* the working directory */
 	mode_t umask;
@@ -31,12 +32,12 @@ void surroundings_begin(struct surroundings *s, int channel_fd);
 /* There is another session; -1: none. */
 void surroundings_set_session(struct surroundings *s, int fd);
 
-/* After an entry has returned: ends this process if it is a child that the handler forked, or if
- * the session's descriptor (session_fd; -1: the session is known to be lost) is not what it was,
- * before anything else uses it.  That is charged to the message at hand, as a crash. */
+/* After an entry has returned: ends this process if it is a child that the handler forked, or if a
+ * descriptor of ours is not what it was (session_fd: of the session; -1: it is known to be lost),
+ * before anything else uses it.  That is charged to the messages at hand, as a crash. */
 void surroundings_require(const struct surroundings *s, int session_fd);
-/* The same for the other descriptors. */
-void surroundings_require_descriptors(const struct surroundings *s);
+/* The first half of it without a system call: of a child that fork(3) made. */
+void surroundings_require_parent(const struct surroundings *s);
 
 /* Puts back what a handler may have changed: signal mask, timers, working directory, umask, process
  * group, limits.  False: something cannot be put back, and only another process is as before. */

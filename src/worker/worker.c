@@ -17,6 +17,8 @@ enum {
 	IDLE_MARGIN_MS = 60000, /* a transaction may stand idle so much longer than a handler may run */
 	RECONNECT_FIRST_MS = 200,
 	RECONNECT_CAP_MS = 5000,
+	MEMORY_EVERY_MS = 10,
+	MOST_UNCHECKED = 16, /* entries; libpq sends what they queued when it has 8 KiB */
 };
 
 /* ---- to the consumer ------------------------------------------------------------------------- */
@@ -37,11 +39,16 @@ static enum leaving reason_to_leave(struct worker *w)
 	const struct config_consumer *c = w->consumer;
 	if (w->handled == w->handled_checked)
 		return LEAVING_NOT;
-	w->handled_checked = w->handled;
 	if (w->is_changed)
 		return LEAVING_CHANGED;
 	if (c->recycle_after != 0 && w->handled >= c->recycle_after)
 		return LEAVING_AGE;
+	/* A batch of small messages takes less time than a look would be worth. */
+	uint64_t now_ms = clock_ms();
+	if (now_ms < w->memory_at_ms)
+		return LEAVING_NOT;
+	w->handled_checked = w->handled;
+	w->memory_at_ms = now_ms + MEMORY_EVERY_MS;
 	return is_large(w) ? LEAVING_MEMORY : LEAVING_NOT;
 }
 
@@ -198,6 +205,7 @@ static enum rc connect_once(struct worker *w, struct outlook *ret, struct err *e
 	watch(w, true);
 	if (rc == RC_OK)
 		rc = host_open(w->host, w->db, &errors, err);
+	worker_require_surroundings(w);
 	watch(w, false);
 	if (rc == RC_OK)
 		rc = inbox_look_out(&w->inbox, ret, err);
@@ -318,7 +326,12 @@ static bool take_commands(struct worker *w)
 	return got == 0;
 }
 
-static void wait_for_something(struct worker *w)
+/* Which of the two has something to read: the consumer, the database. */
+struct readable {
+	bool channel, session;
+};
+
+static struct readable wait_for_something(struct worker *w)
 {
 	struct pollfd fds[2] = {{.fd = w->channel.fd, .events = POLLIN},
 		{.fd = w->db != NULL ? db_conn_fd(w->db) : -1, .events = POLLIN}};
@@ -329,18 +342,20 @@ static void wait_for_something(struct worker *w)
 	}
 	if (!w->is_greeted)
 		timeout = -1; /* nothing to do before the consumer has said where it consumes */
-	(void)poll(fds, 2, timeout);
+	if (poll(fds, 2, timeout) <= 0)
+		return (struct readable){0};
+	return (struct readable){.channel = fds[0].revents != 0, .session = fds[1].revents != 0};
 }
 
 static int loop(struct worker *w)
 {
 	const struct err closed = {.rc = RC_UNAVAILABLE, .text = "closed by the server"};
 	for (;;) {
-		wait_for_something(w);
-		struct pollfd in = {.fd = w->channel.fd, .events = POLLIN};
-		if (poll(&in, 1, 0) == 1 && !take_commands(w))
+		struct readable has = wait_for_something(w);
+		if (has.channel && !take_commands(w))
 			return EX_OK;
-		if (w->db != NULL && !db_conn_is_alive(w->db))
+		/* What it says between two commands is that it ends. */
+		if (w->db != NULL && !db_conn_is_alive(w->db, has.session))
 			worker_lost(w, &closed);
 		if (w->db == NULL && w->is_greeted && clock_ms() >= w->next_try_ms)
 			(void)worker_connect(w);
@@ -349,10 +364,20 @@ static int loop(struct worker *w)
 	}
 }
 
+void worker_require_surroundings(struct worker *w)
+{
+	w->unchecked = 0;
+	surroundings_require(&w->surroundings, w->db != NULL ? db_conn_fd(w->db) : -1);
+}
+
+/* System calls for each of many quick messages would cost more than the messages: batch.c asks for them
+ * when the last one has returned. */
 static void after_entry(void *arg)
 {
-	const struct worker *w = arg;
-	surroundings_require(&w->surroundings, w->db != NULL ? db_conn_fd(w->db) : -1);
+	struct worker *w = arg;
+	surroundings_require_parent(&w->surroundings);
+	if (++w->unchecked >= MOST_UNCHECKED)
+		worker_require_surroundings(w);
 }
 
 int worker_main(const struct config_consumer *consumer, struct handler_copy *handler, int channel_fd,
@@ -370,6 +395,7 @@ int worker_main(const struct config_consumer *consumer, struct handler_copy *han
 	AUTO(buf) struct buf errors = {0};
 	int code = EX_CONFIG;
 
+	memory_keep();
 	channel_init(&w.channel, channel_fd);
 	enum rc loaded = handler_load_copy(handler, &w.handler, &err);
 	handler_copy_done(handler);
@@ -384,6 +410,7 @@ int worker_main(const struct config_consumer *consumer, struct handler_copy *han
 	host_set_guard(w.host, after_entry, &w);
 	watch(&w, true);
 	enum rc checked = host_check(w.host, &errors);
+	worker_require_surroundings(&w);
 	watch(&w, false);
 	if (checked == RC_OK) {
 		log_event(L_DEBUG, "handler_loaded", LS("file", w.handler.file.path),

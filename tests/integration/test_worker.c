@@ -302,15 +302,64 @@ START_TEST(a_batch_is_done_and_a_second_time_it_is_a_duplicate)
 }
 END_TEST
 
-START_TEST(a_failure_among_several_sends_each_alone_and_counts_for_none)
+START_TEST(a_failure_among_several_goes_alone_and_the_others_without_it)
+{
+	begin_acting("workers: 2");
+	RUN("a", "x", "b", "later", "c", "x", "d", "bad", "e", "x");
+	verdict_is(0, VERDICT_DONE);
+	verdict_is(1, VERDICT_ALONE);
+	verdict_is(2, VERDICT_DONE);
+	verdict_is(3, VERDICT_ALONE);
+	verdict_is(4, VERDICT_DONE);
+	ck_assert_str_eq(done(), "a,c,e");
+	ck_assert_str_eq(parked_keys("waiting"), "");
+	ck_assert_int_eq(world_markers(), 3);
+	end_world();
+}
+END_TEST
+
+/* COPY fails as a whole, and says of no message that it is to blame. */
+START_TEST(a_batch_that_nobody_is_blamed_for_is_run_message_by_message)
+{
+#define AT(sensor, at) "{\"sensor\": \"" sensor "\", \"at\": \"" at "\", \"value\": 1}"
+	begin_world("workers: 2\nhandler: bulk");
+	(void)admin("CREATE TABLE measurement (sensor text, at timestamptz, value float8); "
+		    "GRANT ALL ON measurement TO inboxd");
+	RUN("a", AT("x", "2024-01-01"), "b", AT("y", "yesterday noon?"), "c", AT("z", "2024-01-02"));
+	verdict_is(0, VERDICT_DONE);
+	verdict_is(1, VERDICT_ALONE);
+	verdict_is(2, VERDICT_DONE);
+	ck_assert_str_eq(admin("SELECT string_agg(sensor, ',' ORDER BY sensor) FROM measurement"), "x,z");
+	RUN("d", AT("v", "2024-01-03"), "e", AT("w", "2024-01-04"));
+	verdict_is(0, VERDICT_DONE);
+	verdict_is(1, VERDICT_DONE);
+	end_world();
+#undef AT
+}
+END_TEST
+
+START_TEST(where_one_after_the_other_fails_each_goes_alone)
+{
+	begin_acting("workers: 2");
+	RUN("a", "bad", "b", "bad", "c", "bad", "d", "bad", "e", "bad", "f", "x", "g", "x");
+	for (size_t i = 0; i < 7; i++)
+		verdict_is(i, VERDICT_ALONE);
+	ck_assert_str_eq(done(), "");
+	ck_assert_int_eq(world_markers(), 0);
+	end_world();
+}
+END_TEST
+
+START_TEST(one_worker_alone_lets_nobody_pass_a_failure)
 {
 	begin_acting("retry: {immediate: 1, delays: [1h]}");
 	RUN("a", "x", "b", "later", "c", "x");
-	for (size_t i = 0; i < 3; i++)
-		verdict_is(i, VERDICT_ALONE);
-	ck_assert_str_eq(done(), "");
-	RUN("a", "x");
 	verdict_is(0, VERDICT_DONE);
+	verdict_is(1, VERDICT_ALONE);
+	verdict_is(2, VERDICT_AGAIN);
+	ck_assert_str_eq(done(), "a");
+	RUN("a", "x", "b", "later", "c", "x");
+	verdict_is(0, VERDICT_DUPLICATE);
 	RUN("b", "later");
 	verdict_is(0, VERDICT_PARKED);
 	RUN("c", "bad");
@@ -597,7 +646,9 @@ START_TEST(a_code_of_the_servers_own_that_a_handler_raised_itself_is_a_failure_o
 END_TEST
 
 UNIT_SUITE_TIMEOUT(60, "worker/process", a_batch_is_done_and_a_second_time_it_is_a_duplicate,
-	a_failure_among_several_sends_each_alone_and_counts_for_none,
+	a_failure_among_several_goes_alone_and_the_others_without_it,
+	a_batch_that_nobody_is_blamed_for_is_run_message_by_message,
+	where_one_after_the_other_fails_each_goes_alone, one_worker_alone_lets_nobody_pass_a_failure,
 	a_conflict_between_transactions_is_run_again_at_once,
 	what_fails_in_the_second_run_is_not_blamed_on_who_was_in_the_first,
 	past_the_time_of_a_batch_the_rest_is_left_for_later,

@@ -63,7 +63,7 @@ START_TEST(fills_in_every_default_of_a_consumer)
 	ck_assert(!o->fingerprint.none);
 	ck_assert_uint_eq(o->fingerprint.n, 0);
 	ck_assert_uint_eq(o->workers, 1);
-	ck_assert_uint_eq(o->prefetch, 200);
+	ck_assert_uint_eq(o->prefetch, 400);
 	ck_assert_uint_eq(o->prefetch_bytes, 256 << 20);
 	ck_assert_uint_eq(o->batch_max, 100);
 	ck_assert_uint_eq(o->batch_bytes, 4 << 20);
@@ -194,7 +194,7 @@ END_TEST
 START_TEST(computes_prefetch_from_workers_and_batch_and_caps_it)
 {
 	struct config *c = config_of(CONSUMER("    workers: 3\n    batch: {max: 7}\n"));
-	ck_assert_uint_eq(c->consumers[0]->prefetch, 42);
+	ck_assert_uint_eq(c->consumers[0]->prefetch, 84);
 	config_free(c);
 	c = config_of(CONSUMER("    workers: 64\n    batch: {max: 1000}\n"));
 	ck_assert_uint_eq(c->consumers[0]->prefetch, 65535);
@@ -302,7 +302,7 @@ START_TEST(puts_defaults_beneath_every_consumer)
 	ck_assert_str_eq(one->handler, "sql");
 	ck_assert_uint_eq(one->workers, 2);
 	ck_assert_uint_eq(one->batch_max, 10);
-	ck_assert_uint_eq(one->prefetch, 40);
+	ck_assert_uint_eq(one->prefetch, 80);
 	ck_assert_uint_eq(one->key.n, 2);
 	ck_assert_int_eq(one->key.on_missing, ON_MISSING_KEY_PROCESS);
 	ck_assert_uint_eq(one->n_retry_delays, 1);

@@ -309,7 +309,7 @@ START_TEST(prints_the_smallest_configuration_as_people_would_write_it)
 		"consumers:\n  orders:\n    queue: orders\n    handler: sql\n    identity: orders\n"
 		"    broker: default\n    database: default\n    key: message_id\n"
 		"    on_missing_key: park\n    fingerprint: body\n    workers: 1\n    prefetch: "
-		"200\n"
+		"400\n"
 		"    prefetch_bytes: 256MiB\n    batch:\n      max: 100\n      bytes: 4MiB\n"
 		"      time: 100ms\n    max_message_bytes: 16MiB\n    handler_timeout: 30s\n"
 		"    retry:\n      immediate: 2\n      delays: [10s, 1m, 10m]\n      jitter: 20%\n"
