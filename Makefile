@@ -108,6 +108,7 @@ HANDLER_SRC := $(sort $(wildcard src/handlers/*.c))
 UNIT_SRC := $(sort $(wildcard tests/unit/*.c tests/unit/*/*.c))
 INTEGRATION_SRC := $(sort $(wildcard tests/integration/*.c))
 FAULTS_SRC := $(sort $(wildcard tests/faults/*.c))
+BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 SQL := $(sort $(wildcard sql/*.sql))
 
 # The files that name an installed place: these alone are compiled anew when one changes.
@@ -122,7 +123,7 @@ CTL_LIB := $(B)/libctl.a
 HANDLERS := $(HANDLER_SRC:src/handlers/%.c=$(B)/handlers/%.so)
 TEST_HANDLERS := $(patsubst tests/handlers/%,$(B)/tests/handlers/%.so,$(basename $(wildcard tests/handlers/*.c tests/handlers/*.cc)))
 OBJECTS := $(call obj,src/main.c $(LIB_SRC) $(ROLE_SRC) $(CTL_SRC) $(UNIT_SRC) $(INTEGRATION_SRC) \
-  $(FAULTS_SRC) $(wildcard tests/fuzz/*.c))
+  $(FAULTS_SRC) $(filter-out tests/bench/bench_handler.c,$(BENCH_SRC)) $(wildcard tests/fuzz/*.c))
 
 # $(call remember,FILE,TEXT) writes FILE when TEXT is not what it holds: whatever depends on it is made
 # again when compiler, flags or the list of sources change, and only then.
@@ -210,6 +211,26 @@ $(B)/tests/faults: $(call obj,$(FAULTS_SRC) $(filter-out tests/integration/test_
 	$(call say,LD)
 	$(LINK) $(CHECK_LIBS) $(PKG_LIBS) -ldl -lm
 
+# The programs of the benchmark: what publishes, and the floor that inboxd is measured against.
+BENCH := $(B)/tests/bench/load $(B)/tests/bench/floor
+$(BENCH): $(B)/tests/bench/%: $(B)/obj/tests/bench/%.o $(B)/obj/tests/bench/amqp.o
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(LINK) $(PKG_LIBS)
+
+$(B)/tests/bench/bench.so: tests/bench/bench_handler.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,SO)
+	$(Q)$(CC) -D_GNU_SOURCE -Isrc/handler -std=gnu11 $(WARNINGS) $(PLUGIN_CFLAGS) $(CPPFLAGS) $(CFLAGS) \
+	  -MMD -MP $(PLUGIN_LDFLAGS) $(LDFLAGS) -o $@ $<
+
+$(B)/tests/bench/markers: $(B)/obj/tests/bench/markers.o $(LIB)
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(LINK) $(PKG_LIBS) -ldl
+
+bench-programs: all $(BENCH) $(B)/tests/bench/markers $(B)/tests/bench/bench.so
+
 $(B)/tests/handlers/%.so: tests/handlers/%.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,SO)
@@ -267,6 +288,13 @@ demo:
 	$(Q)tests/deps.sh demo
 	$(Q)+$(MAKE) --no-print-directory all
 	$(Q)tests/demo/demo.sh $(B)
+
+# QUICK=1: fewer contestants and messages, in three minutes instead of fifteen.
+QUICK ?=
+bench:
+	$(Q)tests/deps.sh bench
+	$(Q)+$(MAKE) --no-print-directory bench-programs
+	$(Q)tests/bench/run.sh $(B) $(if $(QUICK),--quick)
 
 COVERAGE_OF ?= check-unit
 coverage:
@@ -410,6 +438,9 @@ Targets
   check-kills         its kill -9 tests at full size, INBOXD_TEST_MESSAGES=200000
   check-memory        its test that memory does not grow, over as many
   demo                real messages, duplicates among them, and the sums
+  bench               inboxd beside the least that a program must do and what people write themselves, in
+                      15 minutes; QUICK=1 in three
+  bench-programs      what bench runs of ours
   coverage            tests of COVERAGE_OF with line coverage: build/cov/coverage/index.html
   fuzz                each target of tests/fuzz/ for FUZZ_SECONDS, with clang
   lint                lint-tools lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy
@@ -433,6 +464,7 @@ Variables
   CFLAGS= CPPFLAGS= LDFLAGS=   yours, behind ours
   PKG_CONFIG INSTALL CLANG CLANG_FORMAT CLANG_TIDY CPPCHECK SHELLCHECK   programs used
   INBOXD_FAULT_SECONDS=180 INBOXD_FAULT_SEED=   of the random run of check-faults
+  QUICK=              1: bench does the shortest round only
   FUZZ_SECONDS=60     for each target
   COVERAGE_OF=check-unit   targets that coverage runs
   B=build/VARIANT     where everything is built
@@ -458,5 +490,5 @@ help:
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(OBJECTS:.o=.d) $(HANDLERS:.so=.d) $(TEST_HANDLERS:.so=.d)
-.PHONY: all check check-unit check-install check-systemd check-examples check-integration check-faults faults-programs check-kills check-memory demo coverage fuzz format install uninstall clean help
+.PHONY: all check check-unit check-install check-systemd check-examples check-integration check-faults faults-programs check-kills check-memory demo bench bench-programs coverage fuzz format install uninstall clean help
 .PHONY: lint lint-tools lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy

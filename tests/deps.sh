@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 # Sees to it that Debian's packages for what comes next are there.
 #
-#   tests/deps.sh build|demo|check|lint          installs them
-#   tests/deps.sh list build|demo|check|lint     names them
+#   tests/deps.sh build|demo|check|bench|lint          installs them
+#   tests/deps.sh list build|demo|check|bench|lint     names them
 #
-# demo contains build, check contains demo; lint is build and the tools of developers.  As root it installs
+# demo contains build, check and bench contain demo; lint is build and the tools of developers.  As root it installs
 # what is missing; otherwise it prints the one line that would, and fails.  The servers that come along are
 # not started by it.
 set -euo pipefail
@@ -41,6 +41,18 @@ ca-certificates   -
 pgbouncer         -
 locales           -
 systemd           command -v systemd-analyze
+"
+BENCH="
+golang-go                             command -v go
+golang-github-rabbitmq-amqp091-go-dev -
+golang-github-jackc-pgx-v4-dev        -
+nodejs                                command -v node
+npm                                   command -v npm
+ca-certificates                       -
+python3-psycopg2                      -
+python3-celery                        -
+amqp-tools                            -
+postgresql-client                     command -v psql
 "
 LINT="
 clang        -
@@ -108,9 +120,10 @@ case "${1:-}" in
 build) wanted=$BUILD ;;
 demo) wanted=$BUILD$DEMO ;;
 check) wanted=$BUILD$DEMO$CHECK ;;
+bench) wanted=$BUILD$DEMO$BENCH ;;
 lint) wanted=$BUILD$LINT ;;
 *)
-	echo "usage: $0 [list] build|demo|check|lint" >&2
+	echo "usage: $0 [list] build|demo|check|bench|lint" >&2
 	exit 64
 	;;
 esac

@@ -3,7 +3,7 @@
 # A private PostgreSQL and a private RabbitMQ for the demo and the tests: own data, own ports on the
 # loopback address, an unprivileged user, nothing of theirs left afterwards.
 #
-#   tests/servers.sh start DIR [--plugins NAME,...] [--owner PID]
+#   tests/servers.sh start DIR [--plugins NAME,...] [--owner PID] [--set NAME=VALUE]...
 #   tests/servers.sh stop DIR
 #   tests/servers.sh end DIR postgres|rabbitmq|standby [SIGNAL]
 #   tests/servers.sh begin DIR postgres|rabbitmq|standby
@@ -11,6 +11,7 @@
 #
 # start puts into DIR: env (to be sourced: addresses and secrets), psql and rabbitmqctl (wrappers),
 # postgres.log and rabbitmq.log.  With --owner, the servers stop by themselves when that process is gone.
+# --set is a setting of PostgreSQL's.
 # end and begin are for tests that take one server away for a while: it comes back at the same address with
 # the same data.  copy makes and begins a second PostgreSQL, a streaming standby of the first: standby.port
 # and standby.log; ended, it is gone for good with the next copy.
@@ -19,6 +20,7 @@
 
 readonly SERVERS_DEADLINE_S=${INBOXD_TEST_DEADLINE:-90}
 readonly SERVERS_TRIES=3
+SERVERS_PG_SETTINGS=()
 SERVERS_SELF=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly SERVERS_SELF
 
@@ -214,7 +216,7 @@ servers_postgres_launch() {
 		-c listen_addresses=127.0.0.1 -c port="$port" -c unix_socket_directories="$SOCKETS" \
 		-c max_connections=200 -c shared_buffers=128MB -c fsync=on -c max_wal_size=1GB \
 		-c log_line_prefix='%m [%p] %a ' -c log_statement=none -c lc_messages=C \
-		-c timezone=UTC -c log_timezone=UTC
+		-c timezone=UTC -c log_timezone=UTC "${SERVERS_PG_SETTINGS[@]}"
 	servers_await "$dir" "$name"
 }
 
@@ -415,6 +417,7 @@ servers_start() {
 		case $1 in
 		--plugins) plugins=$2 ;;
 		--owner) owner=$2 owner_born=$(servers_born "$2") ;;
+		--set) SERVERS_PG_SETTINGS+=(-c "$2") ;;
 		*) servers_say "unknown option $1"; return 64 ;;
 		esac
 		shift 2
@@ -481,7 +484,8 @@ if [ "${BASH_SOURCE[0]}" = "$0" ]; then
 		exit
 		;;
 	*)
-		servers_say "usage: $0 start DIR [--plugins NAME,...] [--owner PID] | stop DIR | end DIR" \
+		servers_say "usage: $0 start DIR [--plugins NAME,...] [--owner PID]" \
+			"[--set NAME=VALUE]... | stop DIR | end DIR" \
 			"SERVER [SIGNAL] | begin DIR SERVER | copy DIR"
 		exit 64
 		;;

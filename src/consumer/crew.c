@@ -692,13 +692,14 @@ static bool is_worth_waiting(const struct consumer *c)
 
 static bool must_gather(struct consumer *c, uint64_t now_ms)
 {
-	if (!is_worth_waiting(c)) {
-		c->gathering_ms = 0;
-		return false;
+	bool must = false;
+	if (is_worth_waiting(c)) {
+		c->gathering_ms = c->gathering_ms != 0 ? c->gathering_ms : now_ms;
+		must = now_ms < c->gathering_ms + GATHER_MS;
 	}
-	if (c->gathering_ms == 0)
-		c->gathering_ms = now_ms;
-	return now_ms < c->gathering_ms + GATHER_MS;
+	if (!must)
+		c->gathering_ms = 0;
+	return must;
 }
 
 bool crew_is_hungry(const struct consumer *c)

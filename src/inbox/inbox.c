@@ -29,7 +29,8 @@ static const char *const texts[SQL_COUNT] = {
 
 	/* The insert decides.  A key that is parked is not claimed by a delivery.  Both are looked up
 	 * one by one, by scalar subqueries: a join would be planned by the size that a table had when the
-	 * session was young, and read all of it when it has grown. */
+	 * session was young, and read all of it when it has grown.  Where nothing is parked for the
+	 * consumer, as mostly, one look says so for all keys. */
 	[SQL_INSERT_ONE] =
 		"INSERT INTO @.inbox (consumer, key, fingerprint) SELECT $1::integer, $2::bytea, "
 		"$3::bytea WHERE current_setting('inboxd.held')::boolean AND ($4::boolean OR "
@@ -42,8 +43,9 @@ static const char *const texts[SQL_COUNT] = {
 		"FROM unnest($2::bytea[], $3::bytea[]) WITH ORDINALITY AS t (k, f, o) "
 		"WHERE ((SELECT current_setting('inboxd.held') = '*') OR t.o = ANY ("
 		"(SELECT nullif(current_setting('inboxd.held'), '*')::bigint[])::bigint[])) AND "
-		"(SELECT true FROM @.parked p WHERE p.consumer = $1::integer AND p.key = t.k AND "
-		"(p.state <> 'discarded' OR p.fingerprint = t.f) LIMIT 1) IS NULL "
+		"(NOT (SELECT EXISTS (SELECT FROM @.parked p WHERE p.consumer = $1::integer AND "
+		"p.key IS NOT NULL)) OR (SELECT true FROM @.parked p WHERE p.consumer = $1::integer AND p.key = t.k AND "
+		"(p.state <> 'discarded' OR p.fingerprint = t.f) LIMIT 1) IS NULL) "
 		"ORDER BY t.o ON CONFLICT DO NOTHING RETURNING key",
 	/* A retry's row goes with its work, or there is no work. */
 	[SQL_TAKE_ROW] = "DELETE FROM @.parked WHERE id = $1::bigint AND state = 'waiting' AND "

@@ -257,7 +257,7 @@ struct inboxd_host {
 
 	/* 1 if the message has failed already, by get, retry, reject or a statement; else 0.  In
 	 * handle_batch, an item that get failed must be passed over with reject(item, NULL), or
-	 * the whole batch is rolled back and run again one by one. */
+	 * the whole batch is rolled back and run again through handle. */
 	int32_t (*is_failed)(struct inboxd_call *call);
 
 	/* Stores a result with the key, in the same transaction; a second call replaces it.
@@ -334,8 +334,8 @@ struct inboxd_handler {
 	int32_t (*handle)(const struct inboxd_host *host, struct inboxd_call *call);
 
 	/* All of a batch in one go.  INBOXD_DONE commits all but those marked by retry or reject.
-	 * Any other result, and any failure, rolls all back, and each is run again by itself
-	 * through handle. */
+	 * Any other result, and any failure, rolls all back, and all are run again through handle;
+	 * those that fail then are run once more, each by itself. */
 	int32_t (*handle_batch)(const struct inboxd_host *host, struct inboxd_call *call);
 
 	void (*close)(const struct inboxd_host *host, struct inboxd_call *call);
