@@ -100,7 +100,7 @@ END_TEST
 /* Twenty times what is read ahead; the handler waits while this session has the lock. */
 START_TEST(a_queue_far_larger_than_prefetch_is_worked_off_within_prefetch_and_memory)
 {
-	enum { N = 4000, SIZE = 20000, PREFETCH = 200, ROOM_KIB = 16 * 1024, LOCK = 17 };
+	enum { N = 4000, SIZE = 20000, PREFETCH = 400, ROOM_KIB = 16 * 1024, LOCK = 17 };
 	struct world w;
 	struct daemon d;
 	char *data = noise(SIZE);
