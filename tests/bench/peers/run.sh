@@ -35,8 +35,8 @@ case "$peer $1" in
 	;;
 "celery worker")
 	cd "$here/celery"
-	# Its own leave to run as root is C_FORCE_ROOT.  Gossip and mingle are for fleets of workers.
-	PYTHONDONTWRITEBYTECODE=1 C_FORCE_ROOT=1 exec /usr/bin/python3 -m celery -A orders worker \
+	# Gossip and mingle are for fleets of workers.
+	PYTHONDONTWRITEBYTECODE=1 exec /usr/bin/python3 -m celery -A orders worker \
 		--without-gossip --without-mingle --loglevel WARNING
 	;;
 "shell psql")

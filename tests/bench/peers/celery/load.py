@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """load.py COUNT PERCENT: the same orders as tests/bench/load publishes, but as Celery tasks: a worker takes nothing
-but messages of its own format.  Prints how many different ids they have once the broker has confirmed all."""
+but messages of its own format.  Prints how many different ids they have once the broker has them all."""
 import sys
 
 from orders import QUEUE, app, book
@@ -35,6 +35,8 @@ def main(count, percent):
             used.add(number)
             order = order_of(number)
             book.apply_async((order,), task_id=order["id"], queue=QUEUE, producer=producer)
+        # What the broker answers on the same channel comes after all it was sent before.
+        producer.channel.queue_declare(QUEUE, passive=True)
     print(len(used))
 
 

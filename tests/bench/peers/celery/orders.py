@@ -3,8 +3,7 @@
 
 As Celery's documentation has it for tasks that are idempotent and must not be lost: acks_late, and back to the
 queue when the process dies (task_reject_on_worker_lost); retried while the database is away.  For many short
-tasks: a prefetch of 64 or more for each process, and no results.  Processes: as many as there are processors is
-its default, more "might help when mostly waiting".
+tasks: a large prefetch, and no results.  Processes are as many as processors, its default.
 """
 import os
 
@@ -25,8 +24,7 @@ app.conf.update(
     task_ignore_result=True,
     task_acks_late=True,
     task_reject_on_worker_lost=True,
-    worker_prefetch_multiplier=int(os.environ.get("BENCH_PREFETCH", "64")),
-    worker_concurrency=int(os.environ.get("BENCH_PROCESSES", "4")),
+    worker_prefetch_multiplier=128,
 )
 
 

@@ -199,7 +199,7 @@ type several func(context.Context, *pgxpool.Pool, []order) error
 
 // One batch at a time, while the next ones arrive: one ack is for all of it.
 func consumeBatches(connection *amqp.Connection, pool *pgxpool.Pool, work several) {
-	channel, deliveries := consume(connection, 5*batchSize)
+	channel, deliveries := consume(connection, 10*batchSize)
 	var batch []amqp.Delivery
 	for {
 		batch = take(deliveries, batch)

@@ -100,7 +100,7 @@ async function consume_each(connection, pool, work) {
 
 // One batch at a time, of what is there, while the next ones arrive: one ack is for all of it.
 async function consume_batches(connection, pool) {
-	const channel = await open_channel(connection, 5 * BATCH);
+	const channel = await open_channel(connection, 10 * BATCH);
 	const waiting = [];
 	let is_busy = false;
 	const take = async () => {

@@ -6,7 +6,7 @@
 // are new, and acks them; a listener runs the handler in the transaction that marks the message as done.  Both
 // protections are on, as it says they always should be for an inbox.  The messages are independent, so they are
 // handled in parallel: concurrency `parallel` for polling, a semaphore for replication.  The roles of handler and
-// listener are one here.  bench_marker is not used: the inbox table is the marker.
+// listener, which it would rather have apart, are one here.  bench_marker is not used: the inbox table is the marker.
 'use strict';
 
 const amqplib = require('amqplib');
@@ -15,7 +15,7 @@ const outbox = require('pg-transactional-outbox');
 
 const POOL = 10;
 const PREFETCH = 100;
-const BATCH = Number(process.env.BENCH_BATCH ?? 50);
+const BATCH = 50;
 
 const names = {
 	schema: 'public',
