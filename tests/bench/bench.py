@@ -57,6 +57,7 @@ class Stage:
             os.environ, BENCH_AMQP_URI=self.uri, BENCH_QUEUE="bench", PGHOST=names["host"], PGPORT=names["port"],
             PGUSER=names["user"], PGDATABASE=names["dbname"], PGPASSWORD=names["password"])
         self.log = open(os.path.join(self.work, "log"), "w", encoding="utf-8")
+        self.sql(f"ALTER ROLE {names['user']} REPLICATION")
         self.sql("DROP TABLE IF EXISTS public.bench_row, public.bench_marker")
         with open(os.path.join(HERE, "schema.sql"), encoding="utf-8") as f:
             self.sql(f.read())
@@ -83,6 +84,8 @@ class Stage:
                 channel.queue_declare(queue, durable=True, arguments={"x-queue-type": queue_type})
 
         self.sql("TRUNCATE bench_row, bench_marker")
+        # One that a peer has left would keep all WAL from here on.
+        self.sql("SELECT count(pg_drop_replication_slot(slot_name)) FROM pg_replication_slots WHERE NOT active")
         self.with_channel(declare)
 
     def left(self, queues=("bench",)):
@@ -139,10 +142,12 @@ def kind_of(pid):
 
 
 class Usage:
-    """CPU seconds by kind of process, the largest memory of all together (what they share counted once)."""
+    """CPU seconds by kind of process since the first effect, for starting is no part of a message's cost; the largest
+    memory of all together (what they share counted once)."""
 
     def __init__(self, processes):
         self.pids, self.cpu, self.memory_mib = [p.pid for p in processes], {}, 0.0
+        self.first_cpu, self.first_rows = {}, 0
 
     def look(self):
         memory = 0
@@ -157,10 +162,15 @@ class Usage:
                 pass
         self.memory_mib = max(self.memory_mib, memory / 1024)
 
+    def begin(self, rows):
+        if rows != 0 and self.first_rows == 0:
+            self.look()
+            self.first_cpu, self.first_rows = dict(self.cpu), rows
+
     def by_kind(self):
         kinds = {}
-        for kind, seconds in self.cpu.values():
-            kinds[kind] = kinds.get(kind, 0) + seconds
+        for pid, (kind, seconds) in self.cpu.items():
+            kinds[kind] = kinds.get(kind, 0) + seconds - self.first_cpu.get(pid, ("", 0))[1]
         return kinds
 
 
@@ -279,11 +289,13 @@ def until_done(stage, processes, expected, queues=("bench",)):
     with_ready = pika.BlockingConnection(pika.URLParameters(stage.uri))
     channel = with_ready.channel()
     while time.monotonic() < deadline and any(p.poll() is None for p in processes):
+        if usage.first_rows == 0:
+            usage.begin(stage.rows())
         usage.look()
         ready = sum(channel.queue_declare(q, passive=True).method.message_count for q in queues)
         if ready == 0 and stage.rows() >= expected:
             break
-        time.sleep(0.1)
+        time.sleep(0.1 if usage.first_rows != 0 else 0.02)
     with_ready.close()
     time.sleep(0.5)
     usage.look()
@@ -309,8 +321,9 @@ def run(stage, contestant, queue_type, count, queues=("bench",), failing=0, **mi
     if rows != expected or (ids != expected and len(queues) == 1) or left != 0:
         raise RuntimeError(f"{contestant.name}: {expected} ids sent, {rows} rows, {ids} ids, {left} messages left")
     kinds = usage.by_kind()
-    return {"rate": count / max(seconds, 1e-6), "cpu": sum(kinds.values()) * 100000 / count,
-            "cpu_by_kind": {k: round(v * 100000 / count, 3) for k, v in kinds.items()}, "memory": usage.memory_mib}
+    scale = 100000 / (count * (1 - usage.first_rows / (rows + 1)))
+    return {"rate": count / max(seconds, 1e-6), "cpu": sum(kinds.values()) * scale,
+            "cpu_by_kind": {k: round(v * scale, 3) for k, v in kinds.items()}, "memory": usage.memory_mib}
 
 
 def latency(stage, contestant, queue_type, rate, seconds):
@@ -372,7 +385,8 @@ ONE, ONE4 = "floor, batch 1", "floor, batch 1, 4 copies"
 INBOXD, SQL = "inboxd, 2 workers", "inboxd, 2 workers, handler sql"
 INBOXD_WAIT = "inboxd, 2 workers, handler waits"
 INBOXD_ONE = "inboxd, batch 1, 4 workers"
-SINGLES = ["Node, pool of 10, prepared", "Node, marker and row in one statement", "Go, 10 connections"]
+SINGLES = ["Node, pool of 10, prepared", "Go, 10 connections"]
+ONES = ["Node, marker and row in one statement", "Go, marker and row in one statement"]
 EXPERTS = ["Node, batched by hand, set-based", "Go, batched by hand", "Go, batched by hand, set-based"]
 
 
@@ -387,7 +401,7 @@ def contestants_of(queue_type):
         Peer(EXPERTS[0], fast, "node", "batch"),
         Peer(EXPERTS[1], fast, "go", "batch"),
         Peer(EXPERTS[2], fast, "go", "sets"),
-        Peer(SINGLES[2], slow, "go", "pool"),
+        Peer(SINGLES[1], slow, "go", "pool"),
         Peer(SINGLES[0], slow, "node", "pool"),
     ]
     if is_classic:
@@ -398,17 +412,19 @@ def contestants_of(queue_type):
             Floor(WAIT, 30000, "wait", 100),
             Inboxd(INBOXD_WAIT, 30000, options="{wait: 1}"),
             Floor(WAIT2, 30000, "wait", 100, copies=2),
-            Peer(SINGLES[1], slow, "node", "one"),
+            Peer(ONES[0], slow, "node", "one", rounds=1),
+            Peer(ONES[1], slow, "go", "one", rounds=1),
             Peer("Python, pika and psycopg2", 4500, "python", "pika", rounds=1),
             Peer("Celery, acks_late", 4500, "celery", "worker", rounds=1),
-            Peer("pg-transactional-outbox, polling", 4500, "outbox", "polling", rounds=1),
+            Peer("pg-transactional-outbox, polling", 1500, "outbox", "polling", rounds=1),
+            Peer("pg-transactional-outbox, replication", 1500, "outbox", "replication", rounds=1),
             Peer("amqp-consume and psql", 180, "shell", "psql", rounds=1),
         ]
     return found
 
 
 def quick_contestants(queue_type):
-    names = {FLOOR, INBOXD, SQL, EXPERTS[1], SINGLES[2]}
+    names = {FLOOR, INBOXD, SQL, EXPERTS[1], SINGLES[1]}
     if queue_type == "classic":
         names |= {ONE, INBOXD_ONE, SINGLES[0]}
     return [c for c in contestants_of(queue_type) if c.name in names]

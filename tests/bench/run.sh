@@ -13,5 +13,6 @@ shift
 trap '"$here/../servers.sh" stop "$build/bench/servers"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
-"$here/../servers.sh" start "$build/bench/servers" --owner $$ --set track_commit_timestamp=on
+"$here/../servers.sh" start "$build/bench/servers" --owner $$ \
+	--set track_commit_timestamp=on --set wal_level=logical # this for a peer, pg-transactional-outbox
 /usr/bin/python3 "$here/bench.py" "$build/bench/servers" "$build" "$build/bench/bench.json" "$@"
