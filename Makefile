@@ -109,6 +109,7 @@ UNIT_SRC := $(sort $(wildcard tests/unit/*.c tests/unit/*/*.c))
 INTEGRATION_SRC := $(sort $(wildcard tests/integration/*.c))
 FAULTS_SRC := $(sort $(wildcard tests/faults/*.c))
 BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
+INSTRUCTIONS_SRC := $(sort $(wildcard tests/instructions/*.c))
 SQL := $(sort $(wildcard sql/*.sql))
 
 # The files that name an installed place: these alone are compiled anew when one changes.
@@ -123,7 +124,8 @@ CTL_LIB := $(B)/libctl.a
 HANDLERS := $(HANDLER_SRC:src/handlers/%.c=$(B)/handlers/%.so)
 TEST_HANDLERS := $(patsubst tests/handlers/%,$(B)/tests/handlers/%.so,$(basename $(wildcard tests/handlers/*.c tests/handlers/*.cc)))
 OBJECTS := $(call obj,src/main.c $(LIB_SRC) $(ROLE_SRC) $(CTL_SRC) $(UNIT_SRC) $(INTEGRATION_SRC) \
-  $(FAULTS_SRC) $(filter-out tests/bench/bench_handler.c,$(BENCH_SRC)) $(wildcard tests/fuzz/*.c))
+  $(FAULTS_SRC) $(filter-out tests/bench/bench_handler.c,$(BENCH_SRC)) $(INSTRUCTIONS_SRC) \
+  $(wildcard tests/fuzz/*.c))
 
 # $(call remember,FILE,TEXT) writes FILE when TEXT is not what it holds: whatever depends on it is made
 # again when compiler, flags or the list of sources change, and only then.
@@ -231,6 +233,11 @@ $(B)/tests/bench/markers: $(B)/obj/tests/bench/markers.o $(LIB)
 
 bench-programs: all $(BENCH) $(B)/tests/bench/markers $(B)/tests/bench/bench.so
 
+$(B)/tests/neighbours: $(call obj,$(INSTRUCTIONS_SRC)) $(LIB)
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(LINK) $(PKG_LIBS) -ldl
+
 $(B)/tests/handlers/%.so: tests/handlers/%.c $(B)/flags
 	@mkdir -p $(@D)
 	$(call say,SO)
@@ -257,6 +264,9 @@ check-examples: all
 check-integration: all $(B)/tests/integration $(TEST_HANDLERS)
 	$(Q)tests/integration/run.sh $(B) $(SUITES)
 
+check-instructions: all $(B)/tests/neighbours
+	$(Q)tests/instructions/run.sh $(B) $(VARIANT) $(filter-out cc gcc,$(CC)) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS)
+
 # The same kills, and the same look at memory, over ten times as many messages.
 check-kills check-memory: export INBOXD_TEST_MESSAGES ?= 200000
 check-kills: SUITES := integration/kills
@@ -282,7 +292,7 @@ check: export INBOXD_FAULT_AWAY_SECONDS ?= 8
 check: export INBOXD_FAULT_SECONDS ?= 30
 check:
 	$(Q)tests/deps.sh check
-	$(Q)+tests/check.sh $(B) $(MAKE) -- unit install systemd examples integration faults
+	$(Q)+tests/check.sh $(B) $(MAKE) -- unit install systemd examples instructions integration faults
 
 demo:
 	$(Q)tests/deps.sh demo
@@ -327,7 +337,7 @@ $(B)/tests/fuzz_%: $(B)/obj/tests/fuzz/fuzz_%.o $(LIB)
 # ---- lint ------------------------------------------------------------------------------------
 HEADERS := $(sort $(wildcard src/*/*.h src/*/*/*.h tests/*/*.h tests/*/*/*.h))
 SOURCES := $(sort src/main.c $(LIB_SRC) $(ROLE_SRC) $(CTL_SRC) $(HANDLER_SRC) $(UNIT_SRC) \
-  $(INTEGRATION_SRC) $(FAULTS_SRC) $(wildcard tests/handlers/*.c tests/fuzz/*.c))
+  $(INTEGRATION_SRC) $(FAULTS_SRC) $(INSTRUCTIONS_SRC) $(wildcard tests/handlers/*.c tests/fuzz/*.c))
 SCRIPTS := $(sort $(wildcard .ci/run tests/*.sh tests/*/*.sh))
 PLAIN_FLAGS = $(OUR_CPPFLAGS) $(PLACES) $(CPPFLAGS) -std=gnu11 $(PKG_CFLAGS)
 
@@ -431,6 +441,7 @@ Targets
   check-examples      handlers built outside the tree against what install puts
   check-install       what install and uninstall put, leave and remove
   check-systemd       the units are valid and locked down
+  check-instructions  instructions per message of worker and consumer, against tests/instructions/expected
   check-integration   tests against a private RabbitMQ and PostgreSQL; SUITES=name... for some
   check-faults        a process held at each point of a message's way while something goes away, and
                       all faults at random for INBOXD_FAULT_SECONDS; SUITES=name... for some
@@ -490,5 +501,5 @@ help:
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(OBJECTS:.o=.d) $(HANDLERS:.so=.d) $(TEST_HANDLERS:.so=.d)
-.PHONY: all check check-unit check-install check-systemd check-examples check-integration check-faults faults-programs check-kills check-memory demo bench bench-programs coverage fuzz format install uninstall clean help
+.PHONY: all check check-unit check-install check-systemd check-examples check-instructions check-integration check-faults faults-programs check-kills check-memory demo bench bench-programs coverage fuzz format install uninstall clean help
 .PHONY: lint lint-tools lint-licence lint-scripts lint-headers lint-cppcheck lint-tidy

@@ -41,6 +41,7 @@ ca-certificates   -
 pgbouncer         -
 locales           -
 systemd           command -v systemd-analyze
+valgrind          command -v valgrind
 "
 BENCH="
 golang-go                             command -v go
