@@ -525,6 +525,243 @@ START_TEST(a_handler_that_waits_for_itself_in_another_session_is_ended_by_its_ti
 }
 END_TEST
 
+/* ---- the sql handler: a batch in one statement ------------------------------------ */
+
+static void config_sql(struct world *w, const char *statement, const char *parameters, int batch)
+{
+	char more[2000];
+	(void)snprintf(more, sizeof more,
+		"    batch: {max: %d}\n    workers: 1\n    retry: {immediate: 0, delays: []}\n"
+		"    options:\n      statement: '%s'\n      parameters: [%s]\n",
+		batch, statement, parameters);
+	config_handler(w, "sql", more);
+}
+
+/* Rows of one statement have one cmin. */
+static int64_t statements_of(struct world *w, const char *table)
+{
+	return sql_int(w, "SELECT count(DISTINCT (xmin::text, cmin::text)) FROM %s", table);
+}
+
+static void publish_bodies(struct world *w, const char *const *bodies, size_t n, int times)
+{
+	char id[40];
+	for (int k = 0; k < times; k++)
+		for (size_t i = 0; i < n; i++) {
+			(void)snprintf(id, sizeof id, "m%d-%zu", k, i);
+			publish(w, w->queue, &(struct msg){.id = id, .body = bodies[i]});
+		}
+	publish_confirm(w);
+}
+
+/* What is published before, done by the statement alone. */
+static void run_sql(struct world *w, const char *statement, const char *parameters, int batch,
+	const char *table, int64_t rows)
+{
+	struct daemon d;
+	config_sql(w, statement, parameters, batch);
+	daemon_start_main(w, &d);
+	WAIT_FOR(sql_int(w, "SELECT count(*) FROM %s", table) >= rows && is_settled(w->queue), 60);
+	ck_assert_int_eq(sql_int(w, "SELECT count(*) FROM %s", table), rows);
+	nobody_was_blamed(w, &d);
+	ck_assert_int_eq(daemon_stop(&d), 0);
+}
+
+START_TEST(a_batch_in_one_statement_has_the_rows_of_single_ones_in_their_order)
+{
+	static const char *const bodies[] = {
+		"{\"n\": 1.50, \"t\": \"2024-05-01T12:00:00+02\", \"j\": {\"a\": [1, \"\\\"\"]}, "
+		"\"e\": \"a \\\"b\", \"d\": \"x@y\", \"c\": \"abc\", \"v\": \"long  \", "
+		"\"b\": \"101\", \"r\": \"[1,5)\", \"s\": \"NULL\"}",
+		"{\"n\": \"NaN\", \"t\": \"infinity\", \"j\": \"2\", \"s\": \"\"}",
+		"{}",
+		("{\"n\": 1e-3, \"j\": [], \"s\": \" {a,\\\\b\\n\\\"c\\\" \\u00e4\\ud83d\\ude00} "
+		 "\"}"),
+	};
+	static const char columns[] = "(n, t, j, e, d, c, v, b, r, s, y) VALUES ($1, $2, $3, $4, "
+				      "$5, $6, $7, $8, $9, $11, $10)";
+	static const char sources[] = "\"json:/n\", \"json:/t\", \"json:/j\", \"json:/e\", "
+				      "\"json:/d\", \"json:/c\", \"json:/v\", \"json:/b\", "
+				      "\"json:/r\", body, \"json:/s\"";
+	enum { TIMES = 10, ROWS = TIMES * (int)N_OF(bodies) };
+	struct world w;
+	char statement[300];
+	world_begin(&w, "set_rows");
+	sql(&w,
+		"SET ROLE inboxd; CREATE TYPE word AS ENUM ('a \"b', 'c'); "
+		"CREATE DOMAIN mail AS text CHECK (VALUE LIKE '%%@%%'); "
+		"CREATE TABLE parent (id int PRIMARY KEY); INSERT INTO parent VALUES (7); "
+		"CREATE TABLE one (id serial UNIQUE, i int GENERATED ALWAYS AS IDENTITY, "
+		"n numeric(10,4), t timestamptz, j jsonb, e word, d mail, c character(5), "
+		"v varchar(5), b bit(3), r int4range, s text, y bytea NOT NULL, "
+		"u text GENERATED ALWAYS AS (upper(s)) STORED, "
+		"p int DEFAULT 7 REFERENCES parent, at timestamptz DEFAULT now()); "
+		"CREATE TABLE each (LIKE one INCLUDING ALL); "
+		"CREATE SEQUENCE each_id; ALTER TABLE each ALTER id SET DEFAULT "
+		"nextval('each_id'); "
+		"RESET ROLE");
+	publish_bodies(&w, bodies, N_OF(bodies), TIMES);
+	(void)snprintf(statement, sizeof statement, "INSERT INTO one %s", columns);
+	run_sql(&w, statement, sources, 100, "one", ROWS);
+	sql(&w, "DELETE FROM inbox");
+	publish_bodies(&w, bodies, N_OF(bodies), TIMES);
+	(void)snprintf(statement, sizeof statement, "INSERT INTO each %s", columns);
+	run_sql(&w, statement, sources, 1, "each", ROWS);
+	ck_assert_int_lt(statements_of(&w, "one"), ROWS / 4);
+	ck_assert_int_eq(statements_of(&w, "each"), ROWS);
+	sql(&w, "ALTER TABLE one DROP at; ALTER TABLE each DROP at");
+	ck_assert_int_eq(sql_int(&w,
+				 "SELECT count(*) FROM one FULL JOIN each ON one.id = each.id "
+				 "WHERE one::text IS DISTINCT FROM each::text"),
+		0);
+	ck_assert_int_eq(
+		sql_int(&w, "SELECT count(*) FROM one WHERE s IS NULL AND n IS NULL"), TIMES);
+	world_end(&w);
+}
+END_TEST
+
+START_TEST(the_same_key_twice_in_a_statement_does_nothing_the_second_time)
+{
+	enum { KEYS = 50 };
+	struct world w;
+	char id[40], key[16];
+	world_begin(&w, "set_twice");
+	sql(&w, "SET ROLE inboxd; CREATE TABLE one (x int PRIMARY KEY); RESET ROLE");
+	for (int i = 0; i < 2 * KEYS; i++) {
+		(void)snprintf(id, sizeof id, "m%d", i);
+		(void)snprintf(key, sizeof key, "%d", i / 2);
+		publish(&w, w.queue, &(struct msg){.id = id, .body = key});
+	}
+	publish_confirm(&w);
+	run_sql(&w, "INSERT INTO one VALUES ($1) ON CONFLICT (x) DO NOTHING", "body", 100, "one",
+		KEYS);
+	ck_assert_int_lt(statements_of(&w, "one"), KEYS / 2);
+	world_end(&w);
+}
+END_TEST
+
+/* A table named one and what is special about it; each message's row must be a statement's own. */
+START_TEST(where_a_batch_could_tell_the_difference_statements_stay_single)
+{
+	static const char *const tables[] = {
+		"CREATE TABLE one (x text); CREATE TRIGGER t AFTER INSERT ON one FOR EACH "
+		"STATEMENT "
+		"EXECUTE FUNCTION fires()",
+		"CREATE TABLE one (x text); CREATE TRIGGER t AFTER INSERT ON one FOR EACH ROW "
+		"EXECUTE FUNCTION fires()",
+		"CREATE TABLE one (x text); CREATE RULE r AS ON INSERT TO one DO ALSO "
+		"INSERT INTO fired VALUES (1)",
+		"CREATE TABLE base (x text); CREATE VIEW one AS SELECT x, xmin, cmin FROM base; "
+		"CREATE TRIGGER t INSTEAD OF INSERT ON one FOR EACH ROW EXECUTE FUNCTION "
+		"stands_in()",
+		"CREATE TABLE one (x text PRIMARY KEY, y text REFERENCES one)",
+		"CREATE TABLE one (x text, n int DEFAULT counts())",
+		"CREATE DOMAIN counted AS int CHECK (VALUE < counts()); "
+		"CREATE TABLE one (x text, n counted)",
+		"CREATE TABLE one (x text, CHECK (counts() IS NOT NULL))",
+		"CREATE TABLE one (x text) PARTITION BY HASH (x); CREATE TABLE p PARTITION OF one "
+		"FOR VALUES WITH (MODULUS 1, REMAINDER 0)",
+		"CREATE TABLE one (x text); ALTER TABLE one ENABLE ROW LEVEL SECURITY; "
+		"CREATE POLICY p ON one USING (true)",
+		"CREATE TABLE one (x text[])",
+		"CREATE TYPE pair AS (n text); CREATE TABLE one (x pair)",
+		"CREATE TABLE one (x box)",
+	};
+	enum { ROWS = 12 };
+	struct world w;
+	char id[40];
+	world_begin(&w, "set_unsafe");
+	for (size_t i = 0; i < N_OF(tables); i++) {
+		const char *body = strstr(tables[i], "[]") != NULL ? "{a,NULL}"
+			: strstr(tables[i], "pair") != NULL        ? "(a)"
+			: strstr(tables[i], "box") != NULL         ? "(1,1),(0,0)"
+								   : NULL;
+		sql(&w,
+			"SET client_min_messages = warning; DROP SCHEMA IF EXISTS %s_t CASCADE; "
+			"CREATE SCHEMA %s_t AUTHORIZATION inboxd; SET search_path = %s_t, %s; "
+			"SET ROLE inboxd; "
+			"CREATE TABLE fired (x int); "
+			"CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS "
+			"'BEGIN INSERT INTO %s_t.fired VALUES (1); RETURN NULL; END'; "
+			"CREATE FUNCTION stands_in() RETURNS trigger LANGUAGE plpgsql AS "
+			"'BEGIN INSERT INTO %s_t.base VALUES (NEW.x); RETURN NEW; END'; "
+			"CREATE FUNCTION counts() RETURNS int LANGUAGE sql AS 'SELECT 1'; "
+			"%s; RESET ROLE",
+			w.name, w.name, w.name, w.name, w.name, w.name, tables[i]);
+		for (int k = 0; k < ROWS; k++) {
+			(void)snprintf(id, sizeof id, "t%zu-%d", i, k);
+			publish(&w, w.queue,
+				&(struct msg){.id = id, .body = body != NULL ? body : id});
+		}
+		publish_confirm(&w);
+		char statement[200];
+		(void)snprintf(statement, sizeof statement, "INSERT INTO %s_t.one (x) VALUES ($1)",
+			w.name);
+		run_sql(&w, statement, "body", 100, "one", ROWS);
+		ck_assert_msg(statements_of(&w, "one") == ROWS, "%s", tables[i]);
+		if (strstr(tables[i], "fire") != NULL)
+			ck_assert_msg(
+				sql_int(&w, "SELECT count(*) FROM fired") == ROWS, "%s", tables[i]);
+	}
+	sql(&w, "SET search_path = %s; DROP SCHEMA %s_t CASCADE", w.name, w.name);
+	world_end(&w);
+}
+END_TEST
+
+START_TEST(a_bad_value_among_a_hundred_costs_only_its_message)
+{
+	static const char *bodies[100];
+	struct world w;
+	struct daemon d;
+	world_begin(&w, "set_bad");
+	sql(&w, "SET ROLE inboxd; CREATE TABLE one (x int); RESET ROLE");
+	for (size_t i = 0; i < N_OF(bodies); i++)
+		bodies[i] = i == 41 ? "no number" : "1";
+	publish_bodies(&w, bodies, N_OF(bodies), 1);
+	config_sql(&w, "INSERT INTO one VALUES ($1)", "body", 100);
+	daemon_start_main(&w, &d);
+	WAIT_FOR(sql_int(&w, "SELECT count(*) FROM one") == 99 && is_settled(w.queue) &&
+			parked(&w, NULL) == 1,
+		60);
+	ck_assert_str_eq(sql_text(&w,
+				 "SELECT key || ' ' || sqlstate || ' ' || attempts FROM "
+				 "parked_view"),
+		"m0-41 22P02 1");
+	world_end(&w);
+}
+END_TEST
+
+/* The session has seen the table without it. */
+START_TEST(a_statement_trigger_that_comes_later_fires_for_each_message)
+{
+	static const char *bodies[60];
+	struct world w;
+	struct daemon d;
+	world_begin(&w, "set_later");
+	sql(&w,
+		"SET ROLE inboxd; CREATE TABLE one (x int); CREATE TABLE fired (x int); "
+		"CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS "
+		"'BEGIN INSERT INTO fired VALUES (1); RETURN NULL; END'; RESET ROLE");
+	for (size_t i = 0; i < N_OF(bodies); i++)
+		bodies[i] = "1";
+	publish_bodies(&w, bodies, N_OF(bodies), 1);
+	config_sql(&w, "INSERT INTO one VALUES ($1)", "body", 100);
+	daemon_start_main(&w, &d);
+	WAIT_FOR(sql_int(&w, "SELECT count(*) FROM one") == 60 && is_settled(w.queue), 60);
+	ck_assert_int_lt(statements_of(&w, "one"), 20);
+	/* Claims wait for the lock as well, so that messages pile up. */
+	sql(&w,
+		"BEGIN; LOCK TABLE inbox IN EXCLUSIVE MODE; TRUNCATE one; CREATE TRIGGER t AFTER "
+		"INSERT ON one FOR EACH STATEMENT EXECUTE FUNCTION fires()");
+	publish_many(&w, w.queue, "9", 200);
+	sql(&w, "COMMIT");
+	WAIT_FOR(sql_int(&w, "SELECT count(*) FROM one") == 200 && is_settled(w.queue), 60);
+	ck_assert_int_eq(sql_int(&w, "SELECT count(*) FROM fired"), 200);
+	nobody_was_blamed(&w, &d);
+	world_end(&w);
+}
+END_TEST
+
 UNIT_SUITE_TIMEOUT(240, "integration/handlers",
 	every_way_to_end_the_process_costs_its_own_message_its_crashes,
 	what_never_ends_is_ended_the_statement_first_and_then_the_process,
@@ -540,4 +777,9 @@ UNIT_SUITE_TIMEOUT(240, "integration/handlers",
 	what_an_sqlstate_means_is_what_the_configuration_says,
 	nothing_left_in_the_session_reaches_the_next_message,
 	misuse_of_the_raw_connection_costs_its_own_message,
-	a_handler_that_waits_for_itself_in_another_session_is_ended_by_its_time_limit)
+	a_handler_that_waits_for_itself_in_another_session_is_ended_by_its_time_limit,
+	a_batch_in_one_statement_has_the_rows_of_single_ones_in_their_order,
+	the_same_key_twice_in_a_statement_does_nothing_the_second_time,
+	where_a_batch_could_tell_the_difference_statements_stay_single,
+	a_bad_value_among_a_hundred_costs_only_its_message,
+	a_statement_trigger_that_comes_later_fires_for_each_message)

@@ -22,6 +22,7 @@ static struct inboxd_test *open_sql(const char *const *pairs)
 	struct inboxd_test *t = with_options(pairs);
 	ck_assert_msg(inboxd_test_check(t) == INBOXD_DONE, "%s", t->errors);
 	ck_assert_msg(inboxd_test_open(t) == INBOXD_DONE, "%s", t->errors);
+	t->n_statements = 0; /* those of open */
 	return t;
 }
 
@@ -155,6 +156,106 @@ START_TEST(a_batch_that_looks_at_rows_stops_at_the_one_that_has_none)
 }
 END_TEST
 
+/* As if the database knew table t, with an integer column and one of type bpchar. */
+static struct inboxd_test *open_set_on(const char *statement)
+{
+	const char *const pairs[] = {
+		"statement", statement, "parameters/0", "json:/x", "parameters/1", "json:/y", NULL};
+	struct inboxd_test *t = with_options(pairs);
+	inboxd_test_rows(t, "WITH safe", 1, 1, (const char *const[]){"4711"});
+	inboxd_test_rows(t, "SELECT pg_catalog.format_type", 1, 2,
+		(const char *const[]){"integer[]", "bpchar[]"});
+	ck_assert_int_eq(inboxd_test_open(t), INBOXD_DONE);
+	t->n_statements = 0;
+	return t;
+}
+
+START_TEST(a_batch_of_plain_inserts_is_one_statement_with_arrays)
+{
+	struct inboxd_test *t = open_set_on(
+		"insert INTO s.\"a \"\"b\" (y, x)\nVALUES ( $2,$1 ) ON CONFLICT (x) DO NOTHING;");
+	(void)inboxd_test_message(t, "{\"x\": 1, \"y\": \"\"}");
+	(void)inboxd_test_message(t, "{\"x\": 2, \"y\": null}");
+	struct inboxd_call *garbage = inboxd_test_message(t, "garbage {");
+	(void)inboxd_test_message(t, "{\"y\": \"a\\\\\\\"b,{NULL}\"}");
+	(void)inboxd_test_message(t, "{\"x\": 3, \"y\": \"NULL\"}");
+	ck_assert_int_eq(inboxd_test_handle_batch(t), INBOXD_DONE);
+	ck_assert_int_eq(garbage->verdict, INBOXD_REJECT);
+	ck_assert_uint_eq(t->n_statements, 1);
+	ck_assert_msg(
+		strncmp(t->statements[0].sql,
+			"insert INTO s.\"a \"\"b\" (y, x) SELECT u.p2, u.p1 FROM ROWS FROM "
+			"(pg_catalog.unnest($1::integer[]), pg_catalog.unnest($2::bpchar[])) "
+			"AS u (p1, p2) WHERE ",
+			strlen("insert INTO s.\"a \"\"b\" (y, x) SELECT u.p2, u.p1 FROM ROWS FROM "
+			       "(pg_catalog.unnest($1::integer[]), "
+			       "pg_catalog.unnest($2::bpchar[])) "
+			       "AS u (p1, p2) WHERE ")) == 0,
+		"%s", t->statements[0].sql);
+	ck_assert_ptr_nonnull(strstr(t->statements[0].sql, "c.oid = 4711 "));
+	ck_assert_ptr_nonnull(strstr(t->statements[0].sql, ") = 1 ON CONFLICT (x) DO NOTHING"));
+	ck_assert_ptr_null(strchr(t->statements[0].sql, ';'));
+	ck_assert(inboxd_is(t->statements[0].args[0], "{\"1\",\"2\",NULL,\"3\"}"));
+	ck_assert(
+		inboxd_is(t->statements[0].args[1], "{\"\",NULL,\"a\\\\\\\"b,{NULL}\",\"NULL\"}"));
+	inboxd_test_free(t);
+}
+END_TEST
+
+START_TEST(what_is_more_than_a_plain_insert_stays_as_it_is)
+{
+	static const char *const others[] = {
+		"INSERT INTO t VALUES ($1, $2) RETURNING x",
+		"INSERT INTO t VALUES ($1, $2), ($1, $2)",
+		"INSERT INTO t VALUES ($1, $2::text)",
+		"INSERT INTO t VALUES ($1, lower($2))",
+		"INSERT INTO t VALUES ($1, $2, DEFAULT)",
+		"INSERT INTO t VALUES ($1, $2, $1)",
+		"INSERT INTO t AS u VALUES ($1, $2)",
+		"INSERT INTO t (a[1], b) VALUES ($1, $2)",
+		"INSERT INTO t (a, b) OVERRIDING SYSTEM VALUE VALUES ($1, $2)",
+		"INSERT INTO t VALUES ($1, $2) ON CONFLICT (x) DO UPDATE SET y = $2",
+		"INSERT INTO t VALUES ($1, $2) ON CONFLICT (lower(x)) DO NOTHING",
+		"INSERT INTO t VALUES ($1, $2) ON CONFLICT (x) WHERE y DO NOTHING",
+		"INSERT INTO t /* so */ VALUES ($1, $2)",
+		"INSERT INTO U&\"t\" VALUES ($1, $2)",
+		"INSERT INTO t SELECT $1, $2",
+		"WITH x AS (SELECT 1) INSERT INTO t VALUES ($1, $2)",
+		"UPDATE t SET x = $1 WHERE y = $2",
+	};
+	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+		struct inboxd_test *t = open_set_on(others[i]);
+		(void)inboxd_test_message(t, "{\"x\": 1, \"y\": 2}");
+		(void)inboxd_test_message(t, "{\"x\": 2, \"y\": 3}");
+		ck_assert_int_eq(inboxd_test_handle_batch(t), INBOXD_DONE);
+		ck_assert_msg(t->n_statements == 2, "%s", others[i]);
+		ck_assert_str_eq(t->statements[1].sql, others[i]);
+		inboxd_test_free(t);
+	}
+}
+END_TEST
+
+START_TEST(arrays_end_at_a_mebibyte_and_what_is_larger_travels_by_itself)
+{
+	static char large[(1 << 20) + 100], half[(1 << 19) + 100];
+	struct inboxd_test *t = open_set_on("INSERT INTO t VALUES ($1, $2)");
+	(void)snprintf(large, sizeof large, "{\"y\": \"%0*d\"}", (1 << 20) + 1, 0);
+	(void)snprintf(half, sizeof half, "{\"y\": \"%0*d\"}", 1 << 19, 0);
+	(void)inboxd_test_message(t, "{\"y\": 1}");
+	struct inboxd_call *alone = inboxd_test_message(t, large);
+	for (int i = 0; i < 3; i++)
+		(void)inboxd_test_message(t, half);
+	ck_assert_int_eq(inboxd_test_handle_batch(t), INBOXD_DONE);
+	ck_assert_uint_eq(t->n_statements, 4);
+	ck_assert(inboxd_is(t->statements[0].args[1], "{\"1\"}"));
+	ck_assert_ptr_eq(t->statements[1].message, alone);
+	ck_assert_str_eq(t->statements[1].sql, "INSERT INTO t VALUES ($1, $2)");
+	ck_assert_uint_gt(t->statements[2].args[1].size, 1 << 20);
+	ck_assert_uint_lt(t->statements[3].args[1].size, 1 << 20);
+	inboxd_test_free(t);
+}
+END_TEST
+
 START_TEST(wrong_options_are_reported_at_their_places)
 {
 	complains("the sql handler needs a statement", "on_no_rows", "done");
@@ -192,5 +293,8 @@ UNIT_SUITE("handlers/sql", binds_the_body_unless_told_otherwise, a_statement_may
 	runs_several_statements_with_their_own_parameters_or_shared_ones,
 	rows_touched_decide_where_that_is_wanted, a_batch_goes_on_without_a_message_that_is_garbage,
 	a_batch_that_looks_at_rows_stops_at_the_one_that_has_none,
+	a_batch_of_plain_inserts_is_one_statement_with_arrays,
+	what_is_more_than_a_plain_insert_stays_as_it_is,
+	arrays_end_at_a_mebibyte_and_what_is_larger_travels_by_itself,
 	wrong_options_are_reported_at_their_places,
 	parameters_must_be_as_many_as_the_statement_takes)
