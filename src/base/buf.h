@@ -33,10 +33,6 @@ static inline struct bytes buf_bytes(const struct buf *b)
 
 /* malloc, calloc, strdup that cannot fail: they abort the process. */
 /* For processes that work through messages: what was freed is kept for the next one, up to some
- * megabytes, instead of being given back and asked for again. */
-void memory_keep(void);
-
-/* For processes that work through messages: what was freed is kept for the next one, up to some
  * megabytes, instead of being given back to the system and asked for again. */
 void memory_keep(void);
 
