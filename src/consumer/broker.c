@@ -145,7 +145,7 @@ static void connect(struct consumer *c)
 	FAULT("broker-connected");
 	(void)sd_event_add_io(
 		c->event, &c->mq_io, mq_conn_fd(c->mq), EPOLLIN, on_readable, c);
-	c->is_reading = true;
+	c->is_reading = c->has_input = true; /* the library may have put something by */
 	log_event(L_INFO, "connected", LS("broker", c->place.address), LS("vhost", c->place.vhost),
 		LS("user", c->place.user), LU("heartbeat_s", mq_heartbeat_s(c->mq)));
 	if (c->config->broker->tls.verify != TLS_VERIFY_FULL)
@@ -169,6 +169,7 @@ static void on_channel_closed(struct consumer *c, const struct mq_event *ev)
 	c->consume_at_ms = clock_ms() + wait;
 	log_event(L_WARNING, "channel_closed", LS("queue", c->config->queue), LS("error", text),
 		LU("retry_in_ms", wait));
+	c->has_input = true; /* the library puts by what comes before the answer */
 	if (mq_channel_reopen(c->mq, &err) != RC_OK)
 		broker_lost(c, &err);
 }
@@ -281,6 +282,7 @@ static void read_events(struct consumer *c, uint64_t now_ms)
 		if (!on_event(c, &ev))
 			return;
 	}
+	c->has_input = true;
 	consumer_wake(c); /* there may be more in the library's buffer, where no poll sees it */
 }
 
