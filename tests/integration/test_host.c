@@ -395,6 +395,13 @@ START_TEST(an_error_of_a_queued_statement_is_laid_at_its_own_messages_door)
 	(void)message("a", NULL, bytes_str("{\"n\": 1}"));
 	(void)message("b", NULL, bytes_str("{\"n\": 1}"));
 	(void)message("c", NULL, bytes_str("{\"n\": 2}"));
+	/* One statement for all of them knows only that it failed. */
+	ck_assert_msg(handle() == RC_OK, "%s", t.err.text);
+	ck_assert_uint_eq(host_queued(t.host), 1);
+	ck_assert_int_eq(settle_and_commit(), RC_RETRY);
+	ck_assert_uint_eq(t.failed, 3);
+	rollback();
+	host_set_one_by_one(t.host, true);
 	ck_assert_msg(handle() == RC_OK, "%s", t.err.text);
 	ck_assert_uint_eq(host_queued(t.host), 3);
 	ck_assert_int_eq(settle_and_commit(), RC_RETRY);
