@@ -84,9 +84,11 @@ class Stage:
                 channel.queue_declare(queue, durable=True, arguments={"x-queue-type": queue_type})
 
         self.sql("TRUNCATE bench_row, bench_marker")
-        # One that a peer has left would keep all WAL from here on.
-        self.sql("SELECT count(pg_drop_replication_slot(slot_name)) FROM pg_replication_slots WHERE NOT active")
         self.with_channel(declare)
+
+    def forget_slots(self):
+        """What a peer has left would keep all WAL from here on."""
+        self.sql("SELECT count(pg_drop_replication_slot(slot_name)) FROM pg_replication_slots WHERE NOT active")
 
     def left(self, queues=("bench",)):
         """What is ready in the queues, once nobody holds anything."""
@@ -304,6 +306,7 @@ def until_done(stage, processes, expected, queues=("bench",)):
 
 def run(stage, contestant, queue_type, count, queues=("bench",), failing=0, **mix):
     """One turn of one contestant."""
+    stage.forget_slots()
     contestant.prepare(stage)
     stage.begin(queue_type, queues)
     expected = 0
@@ -392,7 +395,7 @@ EXPERTS = ["Node, batched by hand, set-based", "Go, batched by hand", "Go, batch
 
 def contestants_of(queue_type):
     is_classic = queue_type == "classic"
-    fast, slow = (90000, 9000) if is_classic else (120000, 9000)
+    fast, slow = (60000, 6000) if is_classic else (90000, 6000)
     found = [
         Floor(FLOOR, fast, "queue", 100),
         Inboxd(INBOXD, fast),
@@ -409,9 +412,9 @@ def contestants_of(queue_type):
             Inboxd(INBOXD_ONE, slow, workers=4, batch=1),
             Floor(ONE, slow, "queue", 1),
             Floor(ONE4, slow, "queue", 1, copies=4),
-            Floor(WAIT, 30000, "wait", 100),
-            Inboxd(INBOXD_WAIT, 30000, options="{wait: 1}"),
-            Floor(WAIT2, 30000, "wait", 100, copies=2),
+            Floor(WAIT, 20000, "wait", 100),
+            Inboxd(INBOXD_WAIT, 20000, options="{wait: 1}"),
+            Floor(WAIT2, 20000, "wait", 100, copies=2),
             Peer(ONES[0], slow, "node", "one", rounds=1),
             Peer(ONES[1], slow, "go", "one", rounds=1),
             Peer("Python, pika and psycopg2", 4500, "python", "pika", rounds=1),
