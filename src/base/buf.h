@@ -31,11 +31,11 @@ static inline struct bytes buf_bytes(const struct buf *b)
 	return (struct bytes){.data = b->data, .size = b->size};
 }
 
-/* malloc, calloc, strdup that cannot fail: they abort the process. */
 /* For processes that work through messages: what was freed is kept for the next one, up to some
  * megabytes, instead of being given back to the system and asked for again. */
 void memory_keep(void);
 
+/* malloc, calloc, strdup that cannot fail: they abort the process. */
 void *xmalloc(size_t n) __attribute__((returns_nonnull, malloc));
 void *xcalloc(size_t n, size_t size) __attribute__((returns_nonnull, malloc));
 void *xrealloc(void *p, size_t n) __attribute__((returns_nonnull));

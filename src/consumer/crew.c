@@ -207,11 +207,11 @@ static void adapt_batches(struct crew *crew, bool failed)
 	struct consumer *c = crew->owner;
 	if (crew->task != TASK_BATCH)
 		return;
-	c->pace.us = c->pace.us * 7 / 8 + clock_us() - crew->since_us;
+	uint64_t took_us = clock_us() - crew->since_us;
+	c->pace.us = c->pace.us * 7 / 8 + took_us;
 	c->pace.messages = c->pace.messages * 7 / 8 + crew->n_hand;
-	c->batch_limit = window_batch_limit(c->batch_limit, c->config->batch_max,
-			clock_us() - crew->since_us, (uint64_t)c->config->batch_time_ms * 1000,
-			failed);
+	c->batch_limit = window_batch_limit(c->batch_limit, c->config->batch_max, took_us,
+		(uint64_t)c->config->batch_time_ms * 1000, failed);
 }
 
 /* The next reason for being down is news, whoever gives it. */

@@ -479,7 +479,8 @@ static void after(struct batch *b, enum rc rc, const struct err *err)
 	case RC_OK:
 		stats_add(w->slot, STATS_batches, 1);
 		FAULT("committed");
-		worker_succeeded(w);
+		if (w->db != NULL) /* or all were left out, and the session could not be cleaned */
+			worker_succeeded(w);
 		for (size_t i = 0; i < b->n; i++)
 			conclude(w, &b->jobs[i]);
 		break;
